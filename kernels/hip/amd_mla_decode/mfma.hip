@@ -46,8 +46,7 @@ namespace {
 constexpr int kHeads = 128, kNope = 128, kQuery = 192, kValue = 128, kMap = 256;  // columns of a head; rows of its maps
 constexpr size_t kPlaneBytes = size_t{64} << 20;
 
-/// This thread's share of a tile of tokens on its way to LDS: those of a request follow one another, and the rotary columns
-/// are in an array of their own.
+/// The tokens of a request follow one another, and their rotary columns are in an array of their own.
 class DenseTokens {
     static constexpr int kLatentChunks = kValueColumns * 2 / 16, kRotaryBytes = kRowBytes - kValueColumns * 2;
     static constexpr int kRotaryChunks = kRotaryBytes / 16;
@@ -58,13 +57,18 @@ class DenseTokens {
     const uint16_t* cache_;
     const uint16_t* rotary_;
     int length_;
-    u32x4 held_[kLoads], turned_;
 
-    static __device__ __forceinline__ int chunk(int i) { return i * kLoaderThreads + loader_thread(); }
-    static __device__ __forceinline__ bool has_rotary() { return loader_wave() < kTokens * kRotaryChunks / kWaveSize; }
+    static __device__ __forceinline__ int thread() { return static_cast<int>(threadIdx.x); }
+    static __device__ __forceinline__ int chunk(int i) { return i * kLoaderThreads + thread(); }
+    static __device__ __forceinline__ bool has_rotary() { return wave_id() < kTokens * kRotaryChunks / kWaveSize; }
 
 public:
     static constexpr int kTokenBytes = kRowBytes;
+
+    /// This thread's share of a tile of tokens on its way to LDS.
+    struct Share {
+        u32x4 latent[kLoads], turned;
+    };
 
     static __device__ __forceinline__ int length(const MlaDecode& problem, int) { return problem.length; }
 
@@ -78,7 +82,7 @@ public:
                                    (kKeyColumns - kValueColumns)),
           length_(length) {}
 
-    __device__ __forceinline__ void load(int tile) {
+    __device__ __forceinline__ void load(int tile, Share& share) {
         const size_t token = static_cast<size_t>(tile) * kTokens;
         const int rows = tokens_of(tile, length_);
         const BufferResource latent = make_buffer(cache_ + token * kKeyColumns, rows * kRowBytes);
@@ -87,18 +91,18 @@ public:
 #pragma unroll
         for (int i = 0; i < kLoads; ++i) {
             const int row = chunk(i) / kLatentChunks, place = chunk(i) % kLatentChunks * 16;
-            held_[i] = buffer_load_16(latent, row * kRowBytes + place);
+            share.latent[i] = buffer_load_16(latent, row * kRowBytes + place);
         }
-        turned_ = buffer_load_16(turned, loader_thread() * 16);
+        share.turned = buffer_load_16(turned, thread() * 16);
     }
 
-    __device__ __forceinline__ void store(uint8_t* kv) const {
+    static __device__ __forceinline__ void store(uint8_t* kv, const Share& share) {
 #pragma unroll
         for (int i = 0; i < kLoads; ++i)
-            write_chunk(kv, Rows::offset(chunk(i) / kLatentChunks, chunk(i) % kLatentChunks), held_[i]);
-        const int row = loader_thread() / kRotaryChunks;
-        const int place = loader_thread() % kRotaryChunks + kLatentChunks;
-        if (has_rotary()) write_chunk(kv, Rows::offset(row, place), turned_);
+            write_chunk(kv, Rows::offset(chunk(i) / kLatentChunks, chunk(i) % kLatentChunks), share.latent[i]);
+        const int row = thread() / kRotaryChunks;
+        const int place = thread() % kRotaryChunks + kLatentChunks;
+        if (has_rotary()) write_chunk(kv, Rows::offset(row, place), share.turned);
     }
 };
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Absorbed MLA decode over a paged cache on bf16 MFMA, for caches of any format: a TileLoader puts tokens into LDS as bf16.
-// mla_decode/mfma.hip says how the parts work together. Half of the threads, kLoaderThreads, load a tile.
+// mla_decode/mfma.hip says how the parts work together. The first kLoaderThreads of a workgroup load tiles.
 //
 //   class TileLoader {
 //       static constexpr int kTokenBytes;                                                  // in the cache
 //       static int length(const MlaDecode& problem, int request);                          // its tokens
 //       TileLoader(const MlaDecode& problem, int request, int length, int first_tile);
-//       void load(int tile);            // request its tokens; those beyond `length` become zeros
-//       void store(uint8_t* kv) const;  // wait for them and put them into LDS
+//       struct Share;                                                  // a tile's tokens on their way: this thread's
+//       void load(int tile, Share& share);                             // request them; those beyond `length` become zeros
+//       static void store(uint8_t* kv, const Share& share);            // wait for them and put them into LDS
 //   };
 #pragma once
 
@@ -66,34 +67,34 @@ __device__ __forceinline__ int tokens_of(int tile, int length) {
 }
 
 constexpr int kWaves = 8, kThreads = kWaves * kWaveSize;
-constexpr int kValueWaves = 4, kLoaderThreads = kValueWaves * kWaveSize;
-__device__ __forceinline__ int loader_thread() { return static_cast<int>(threadIdx.x) % kLoaderThreads; }
-__device__ __forceinline__ int loader_wave() { return wave_id() % kValueWaves; }
+constexpr int kValueWaves = 4, kLoaderThreads = kValueWaves * kWaveSize;  // which also load
 
 constexpr int kWaveColumns = kValueColumns / kValueWaves;  // of o
 constexpr int kTiles = kWaveColumns / 16;                  // MFMA tiles across them, and adjacent columns per lane
 static_assert(kTiles == kHalvesPerChunk, "a lane's columns of a token are one chunk");
 
-/// Tiles of tokens by turns: one is scored, the next one is there for the first reads of it, and the third is written.
-constexpr int kSlots = 3;
+/// Tiles of tokens by turns: one is begun, one is scored to the end, and the third is written.
+constexpr int kSlots = 3, kTileBytes = kTokens * kRowBytes;
 
 template <int RowTiles>
 struct alignas(16) Lds {
-    uint8_t kv[kSlots][kTokens * kRowBytes];
+    uint8_t kv[kSlots * kTileBytes];
     // Of two tiles by turns: probabilities as the lanes of the scoring wave hold them, which is how all need them, and factors
     // for the sums before them; after the last tile, 1 / sum of probabilities.
     u32x2 probability[2][RowTiles][kWaveSize];
     float factor[2][RowTiles * 16];
+    u32x2 row[RowTiles][kWaveSize];  // SoftmaxRow of the tiles scored so far; each lane has its share of the sum
 };
 
-/// Sixteen rows of q and their softmax: what a scoring wave keeps.
+constexpr int kSteps = kKeyColumns / 32;  // of two MFMA each, for the scores of a tile
+
+/// The `Tiles` * 16 rows of q that a scoring wave keeps, and their scores of a tile.
+template <int Tiles>
 class ScoringRows {
-    static constexpr int kSteps = kKeyColumns / 32;
-    static constexpr int kAhead = 6;
-    static_assert(kSteps % kAhead == 0, "a chunk has the same place in every tile");
-    u32x4 q_[kSteps];    // second operand of two MFMA steps each
-    u32x4 key_[kAhead];  // first ones, on their way
-    SoftmaxRow row_;
+    static constexpr int kAhead = 4;
+    u32x4 q_[Tiles][kSteps];  // second operand of two MFMA steps each
+    u32x4 key_[kAhead];       // first ones, on their way
+    f32x4 score_[Tiles];
 
     static __device__ __forceinline__ u32x4 read_keys(const uint8_t* kv, int step) {
         return read_chunk(kv, Rows::offset(lane_id() % 16, key_chunk(step % 2)) + step / 2 * 2 * 4 * kChunk);
@@ -103,43 +104,64 @@ public:
     /// Rows beyond the end are zeros.
     __device__ __forceinline__ ScoringRows(BufferResource queries, int first) {
 #pragma unroll
-        for (int step = 0; step < kSteps; ++step)
-            q_[step] = buffer_load_16(queries, (first + lane_id() % 16) * kRowBytes + key_chunk(step) * kChunk);
+        for (int n = 0; n < Tiles; ++n)
+#pragma unroll
+            for (int step = 0; step < kSteps; ++step)
+                q_[n][step] =
+                    buffer_load_16(queries, (first + n * 16 + lane_id() % 16) * kRowBytes + key_chunk(step) * kChunk);
     }
 
-    /// Request the first keys of the first tile.
+    /// Request the first keys of a tile.
     __device__ __forceinline__ void begin(const uint8_t* kv) {
+#pragma unroll
+        for (int n = 0; n < Tiles; ++n) score_[n] = {};
 #pragma unroll
         for (int step = 0; step < kAhead; ++step) key_[step] = read_keys(kv, step);
     }
 
-    /// Score one tile, of which this lane's row sees `visible` tokens (counts where `masked`), and request the first keys of
-    /// the next one. Returns the rescaling factor.
-    __device__ __forceinline__ float take_tile(
-        const uint8_t* kv, const uint8_t* next, float scale, bool masked, int visible, u32x2& probability) {
-        f32x4 score[1] = {};
+    /// Multiply steps From to To - 1 of the tile.
+    template <int From, int To>
+    __device__ __forceinline__ void multiply(const uint8_t* kv) {
 #pragma unroll
-        for (int step = 0; step < kSteps; ++step) {
+        for (int step = From; step < To; ++step) {
             schedule_barrier();
             const u32x4 key = key_[step % kAhead];
-            score[0] = Bf16::multiply(first_step(key), first_step(q_[step]), score[0]);
-            score[0] = Bf16::multiply(second_step(key), second_step(q_[step]), score[0]);
-            key_[step % kAhead] = read_keys(step + kAhead < kSteps ? kv : next, (step + kAhead) % kSteps);
-        }
-        if (masked)
 #pragma unroll
-            for (int i = 0; i < 4; ++i) score[0][i] = lane_id() / 16 * 4 + i < visible ? score[0][i] : -INFINITY;
-        u32x2 packed[1];
-        const float correction = take_scores<Bf16>(score, row_, scale, packed);
-        probability = packed[0];
-        return correction;
+            for (int n = 0; n < Tiles; ++n)
+                score_[n] = Bf16::multiply(first_step(key), first_step(q_[n][step]), score_[n]);
+#pragma unroll
+            for (int n = 0; n < Tiles; ++n)
+                score_[n] = Bf16::multiply(second_step(key), second_step(q_[n][step]), score_[n]);
+            if (step + kAhead < kSteps) key_[step % kAhead] = read_keys(kv, step + kAhead);
+        }
     }
 
-    /// The row's whole softmax state.
-    __device__ __forceinline__ SoftmaxRow total() const {
-        SoftmaxRow row = row_;
-        row.sum = query_sum(row.sum);
-        return row;
+    /// Of row tile n, this lane's row sees `visible` tokens of the tile.
+    __device__ __forceinline__ void mask(int n, int visible) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) score_[n][i] = lane_id() / 16 * 4 + i < visible ? score_[n][i] : -INFINITY;
+    }
+
+    /// Take the scores into `row`: probabilities, and factors for what was accumulated before.
+    __device__ __forceinline__ void take(
+        SoftmaxRow (&row)[Tiles], float scale, u32x2 (&probability)[Tiles], float (&factor)[Tiles]) const {
+        float maximum[Tiles];
+        bool behind = false;
+#pragma unroll
+        for (int n = 0; n < Tiles; ++n) {
+            factor[n] = 1.0f;
+            maximum[n] = largest_score<1>({score_[n]});
+            behind |= lags(row[n], maximum[n], scale);
+        }
+        if (__builtin_expect(any_lane(behind), false))
+#pragma unroll
+            for (int n = 0; n < Tiles; ++n) factor[n] = row[n].raise(query_maximum(maximum[n]), scale, Exp2{});
+#pragma unroll
+        for (int n = 0; n < Tiles; ++n) {
+            u32x2 packed[1];
+            add_scores<Bf16, 1>({score_[n]}, row[n], scale, packed);
+            probability[n] = packed[0];
+        }
     }
 };
 
@@ -152,7 +174,9 @@ struct WaveColumns {
     u32x2 probability[RowTiles];
     float factor[RowTiles];
 
-    __device__ __forceinline__ WaveColumns() : o{} {}
+    __device__ __forceinline__ WaveColumns() : o{}, value{}, probability{} {
+        for (float& each : factor) each = 1.0f;
+    }
 
     __device__ __forceinline__ void read_values(const uint8_t* kv) {
         const int r = lane_id() % 16, g = lane_id() / 16;
@@ -163,25 +187,27 @@ struct WaveColumns {
 
     __device__ __forceinline__ void hold_values() { transpose_halves(token, value); }
 
-    /// The probabilities of a tile, and the factors before it.
+    /// The probabilities of a tile for row tiles From to To - 1, and the factors before it.
+    template <int From, int To>
     __device__ __forceinline__ void read_weights(const Lds<RowTiles>& lds, int tile) {
 #pragma unroll
-        for (int n = 0; n < RowTiles; ++n) {
+        for (int n = From; n < To; ++n) {
             probability[n] = lds.probability[tile & 1][n][lane_id()];
             factor[n] = lds.factor[tile & 1][n * 16 + lane_id() % 16];
         }
     }
 
-    /// Add the values held, with the weights read.
+    /// Add the values held, with the weights read, to row tiles From to To - 1.
+    template <int From, int To>
     __device__ __forceinline__ void add_values() {
         bool changes = false;
 #pragma unroll
-        for (int n = 0; n < RowTiles; ++n) changes |= factor[n] != 1.0f;
-        if (any_lane(changes))
+        for (int n = From; n < To; ++n) changes |= factor[n] != 1.0f;
+        if (__builtin_expect(any_lane(changes), false))
 #pragma unroll
-            for (int n = 0; n < RowTiles; ++n) rescale(o[n], factor[n]);
+            for (int n = From; n < To; ++n) rescale(o[n], factor[n]);
 #pragma unroll
-        for (int n = 0; n < RowTiles; ++n)
+        for (int n = From; n < To; ++n)
 #pragma unroll
             for (int j = 0; j < kTiles; ++j) o[n][j] = Bf16::multiply(value[j], probability[n], o[n][j]);
     }
@@ -246,37 +272,58 @@ __global__ void __launch_bounds__(kThreads, 2) decode(MlaDecode problem) {
         static_cast<size_t>(request) * static_cast<size_t>(rows_per_request) + static_cast<size_t>(first_row);
     const int rows = rows_per_request - first_row < kRows ? rows_per_request - first_row : kRows;
 
-    // Those that add load every other tile, and those that score the ones between. Tiles beyond the range are zeros.
-    const int turn = wave_id() < kValueWaves ? 0 : 1;
-    TileLoader loader(problem, request, length < range.end * kTokens ? length : range.end * kTokens, range.begin);
-    const auto slot = [&](int tile) { return lds.kv[static_cast<unsigned>(tile) % kSlots]; };
-    const auto put = [&](int tile) {
-        if (((tile - range.begin) & 1) != turn) return;
-        loader.store(slot(tile));
-        loader.load(tile + 2);
+    // A barrier ends each step. In step s, scoring waves of one turn begin tile s, and those of the other end tile s - 1, whose
+    // values are read meanwhile; tile s - 2 is added, and tile s + 1 is stored. Tiles beyond the range are zeros, and add none.
+    const int end = length < range.end * kTokens ? length : range.end * kTokens;  // of the tokens
+    const int last = range.begin + (range.end - range.begin + 1) / 2 * 2;
+    const auto after = [](int slot, int tiles) {
+        slot += tiles * kTileBytes;
+        return slot < kSlots * kTileBytes ? slot : slot - kSlots * kTileBytes;
     };
-    loader.load(range.begin + turn);
 
     if (wave_id() < kValueWaves) {
+        TileLoader loader(problem, request, end, range.begin);
+        typename TileLoader::Share share[2];
+        const auto put = [&](int tile, int slot, int which) {
+            TileLoader::store(lds.kv + slot, share[which]);
+            loader.load(tile + 2, share[which]);
+        };
+        loader.load(range.begin, share[1]);
+        loader.load(range.begin + 1, share[0]);
+        put(range.begin, 0, 1);
+        constexpr int kEarly =
+            RowTiles < 4 ? RowTiles : 3;  // row tiles added in their step, the others early in the next
         WaveColumns<RowTiles> columns;
-        put(range.begin);
         __syncthreads();
-        columns.read_values(slot(range.begin));
-        put(range.begin + 2);
+        put(range.begin + 1, kTileBytes, 0);
         __syncthreads();
-        for (int tile = range.begin; tile < range.end; ++tile) {
-            set_wave_priority<2>();  // else the reads of those that score, which ask all the time, leave no room
-            columns.read_weights(lds, tile);
-            columns.hold_values();
-            columns.read_values(slot(tile + 1));
-            put(tile + 3);
-            set_wave_priority<0>();
-            schedule_barrier();
-            columns.add_values();
-            schedule_barrier();
-            __syncthreads();
+        columns.read_values(lds.kv);
+        put(range.begin + 2, 2 * kTileBytes, 1);
+        __syncthreads();
+        int slot = 0;
+        for (int first = range.begin; first < last; first += 2) {
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const int next = after(slot, 1);
+                set_wave_priority<2>();  // while those that score wait for their first keys
+                columns.template read_weights<0, kEarly>(lds, half);
+                columns.template add_values<kEarly, RowTiles>();
+                set_wave_priority<0>();
+                schedule_barrier();
+                columns.template read_weights<kEarly, RowTiles>(lds, half);
+                columns.hold_values();
+                put(first + half + 3, slot, half);
+                schedule_barrier();
+                columns.template add_values<0, 1>();
+                columns.read_values(lds.kv + next);
+                columns.template add_values<1, kEarly>();
+                schedule_barrier();
+                slot = next;
+                __syncthreads();
+            }
         }
-        const float* const inverse = lds.factor[range.end & 1];
+        columns.template add_values<kEarly, RowTiles>();
+        const float* const inverse = lds.factor[0];
         if (problem.splits == 1) {
             columns.store_bf16(make_buffer(problem.o + row_origin * kValueColumns, rows * kValueColumns * 2), inverse);
         } else if (range.begin < range.end) {
@@ -287,47 +334,78 @@ __global__ void __launch_bounds__(kThreads, 2) decode(MlaDecode problem) {
         return;
     }
 
-    // The row this lane scores, and how many tokens it and the first query see.
-    const int row_tile = wave_id() - kValueWaves;
-    const bool scores = row_tile < RowTiles;
-    const int row = first_row + row_tile * 16 + lane_id() % 16;
-    const int hidden = problem.causal ? problem.seqlen_q - 1 - row / problem.heads_q : 0;
-    const int fewest = length - (problem.causal ? problem.seqlen_q - 1 : 0);
-    ScoringRows scoring(
+    // Two waves share their rows, take tiles by turns, and hand the softmax to each other.
+    constexpr int kPair = RowTiles < 2 ? RowTiles : 2;  // row tiles of a wave
+    const int scorer = wave_id() - kValueWaves, turn = scorer & 1;
+    const int row_tile = scorer / 2 * kPair;
+    const bool scores = RowTiles == 4 || row_tile < RowTiles;
+    const auto query_of = [&](int n) { return uniform((first_row + (row_tile + n) * 16) / problem.heads_q); };
+    const int fewest = length - (problem.causal ? problem.seqlen_q - 1 : 0), seen_by_all = fewest < end ? fewest : end;
+    ScoringRows<kPair> scoring(
         make_buffer(problem.q + row_origin * kKeyColumns, rows * kRowBytes), scores ? row_tile * 16 : kRows);
+    SoftmaxRow state[kPair];
+    if (scores && turn == 1)
+        for (int n = 0; n < kPair; ++n) lds.row[row_tile + n][lane_id()] = __builtin_bit_cast(u32x2, state[n]);
     wait_for_loads();
-    put(range.begin + 1);
     __syncthreads();
+
     set_wave_priority<1>();
-    if (scores && range.begin < range.end) scoring.begin(slot(range.begin));
-    for (int tile = range.begin; tile < range.end; ++tile) {
+    if (turn == 1) __syncthreads();
+    constexpr int kFirst = 10;  // steps of a tile before its first barrier
+    int slot = turn * kTileBytes;
+    for (int tile = range.begin + turn; tile < last; tile += 2, slot = after(slot, 2)) {
+        const uint8_t* const kv = lds.kv + slot;
         if (scores) {
-            const int token = tile * kTokens;
-            u32x2 probability;
-            const float factor = scoring.take_tile(
-                slot(tile), slot(tile + 1), problem.scale, token + kTokens > fewest, length - hidden - token,
-                probability);
-            lds.probability[tile & 1][row_tile][lane_id()] = probability;
-            if (lane_id() < 16) lds.factor[tile & 1][row_tile * 16 + lane_id()] = factor;
+            scoring.begin(kv);
+            scoring.template multiply<0, kFirst>(kv);
         }
-        put(tile + 2);
+        __syncthreads();
+        if (scores) {
+#pragma unroll
+            for (int n = 0; n < kPair; ++n) state[n] = __builtin_bit_cast(SoftmaxRow, lds.row[row_tile + n][lane_id()]);
+            scoring.template multiply<kFirst, kSteps>(kv);
+            schedule_barrier();
+            set_wave_priority<0>();  // products of those that add come first now
+            if (__builtin_expect((tile + 1) * kTokens > seen_by_all, false))
+#pragma unroll
+                for (int n = 0; n < kPair; ++n) {
+                    const int visible = length - (problem.causal ? problem.seqlen_q - 1 - query_of(n) : 0);
+                    scoring.mask(n, computed_here((visible < end ? visible : end) - tile * kTokens));
+                }
+            u32x2 probability[kPair];
+            float factor[kPair];
+            scoring.take(state, problem.scale, probability, factor);
+#pragma unroll
+            for (int n = 0; n < kPair; ++n) {
+                lds.row[row_tile + n][lane_id()] = __builtin_bit_cast(u32x2, state[n]);
+                lds.probability[turn][row_tile + n][lane_id()] = probability[n];
+                lds.factor[turn][(row_tile + n) * 16 + lane_id() % 16] = factor[n];
+            }
+            set_wave_priority<1>();
+        }
         __syncthreads();
     }
-    if (scores) {
-        const SoftmaxRow total = scoring.total();
-        if (lane_id() < 16) {
-            lds.factor[range.end & 1][row_tile * 16 + lane_id()] = total.inverse();
-            if (row < rows_per_request) {
-                const float lse = total.lse(problem.scale);
-                const size_t head = static_cast<size_t>(row % problem.heads_q);
-                const size_t query = static_cast<size_t>(row / problem.heads_q);
-                const size_t of_request = static_cast<size_t>(request) * static_cast<size_t>(rows_per_request);
-                const size_t all_rows = static_cast<size_t>(problem.batch) * static_cast<size_t>(rows_per_request);
-                if (problem.splits == 1)
-                    problem.lse[of_request + head * static_cast<size_t>(problem.seqlen_q) + query] = lse;
-                else
-                    problem.parts.lse[static_cast<size_t>(split) * all_rows + of_request + static_cast<size_t>(row)] =
-                        lse;
+    if (turn == 0) __syncthreads();
+    if (scores && turn == 1) {
+#pragma unroll
+        for (int n = 0; n < kPair; ++n) {
+            SoftmaxRow total = state[n];
+            total.sum = query_sum(total.sum);
+            const int row = first_row + (row_tile + n) * 16 + lane_id() % 16;
+            if (lane_id() < 16) {
+                lds.factor[0][(row_tile + n) * 16 + lane_id()] = total.inverse();
+                if (row < rows_per_request) {
+                    const float lse = total.lse(problem.scale);
+                    const size_t head = static_cast<size_t>(row % problem.heads_q);
+                    const size_t query = static_cast<size_t>(row / problem.heads_q);
+                    const size_t of_request = static_cast<size_t>(request) * static_cast<size_t>(rows_per_request);
+                    const size_t all_rows = static_cast<size_t>(problem.batch) * static_cast<size_t>(rows_per_request);
+                    if (problem.splits == 1)
+                        problem.lse[of_request + head * static_cast<size_t>(problem.seqlen_q) + query] = lse;
+                    else
+                        problem.parts
+                            .lse[static_cast<size_t>(split) * all_rows + of_request + static_cast<size_t>(row)] = lse;
+                }
             }
         }
     }
@@ -359,7 +437,7 @@ int launch_decode(
     const int tiles = ceil_div(tokens, kTokens);
     const int wanted = choose_parts(
         problem, row_blocks, tiles, TileLoader::kTokenBytes, workspace ? workspace_bytes : 0, wanted_parts);
-    problem.tiles_per_split = tiles > 0 ? ceil_div(tiles, wanted) : 1;
+    problem.tiles_per_split = tiles > 0 ? ceil_div(ceil_div(tiles, wanted), 2) * 2 : 2;  // two waves take turns
     problem.splits = tiles > 0 ? ceil_div(tiles, problem.tiles_per_split) : 1;
     problem.parts = SplitWorkspace::at(workspace, problem.splits, rows, kValueColumns);
     const long long blocks = static_cast<long long>(problem.batch) * row_blocks * problem.splits;

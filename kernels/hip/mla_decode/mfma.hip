@@ -48,7 +48,6 @@
 
 namespace {
 
-/// This thread's share of a tile of tokens on its way to LDS.
 class Bf16Tokens {
     static constexpr int kChunksPerRow = kRowBytes / 16;
     static constexpr int kChunks = kTokens * kChunksPerRow;
@@ -58,11 +57,15 @@ class Bf16Tokens {
     const uint16_t* cache_;
     PageList pages_;
     int length_;
-    u32x4 held_[kLoads];
 
-    static __device__ __forceinline__ int chunk(int i) { return i * kLoaderThreads + loader_thread(); }
+    static __device__ __forceinline__ int chunk(int i) { return i * kLoaderThreads + static_cast<int>(threadIdx.x); }
 
 public:
+    /// This thread's share of a tile of tokens on its way to LDS.
+    struct Share {
+        u32x4 chunk[kLoads];
+    };
+
     static constexpr int kTokenBytes = kRowBytes;
 
     static __device__ __forceinline__ int length(const MlaDecode& problem, int request) {
@@ -78,23 +81,23 @@ public:
           length_(length) {}
 
     /// Request a tile; tokens beyond the length read as zero.
-    __device__ __forceinline__ void load(int tile) {
-        const int token = tile * kTokens;
+    __device__ __forceinline__ void load(int tile, Share& share) {
+        const unsigned token = static_cast<unsigned>(tile * kTokens);
         const size_t row =
-            static_cast<size_t>(pages_[token / kPageTokens]) * kPageTokens + static_cast<size_t>(token % kPageTokens);
+            static_cast<size_t>(pages_[static_cast<int>(token / kPageTokens)]) * kPageTokens + token % kPageTokens;
         const int rows = tokens_of(tile, length_);
         const BufferResource buffer = make_buffer(cache_ + row * kKeyColumns, rows * kRowBytes);
 #pragma unroll
-        for (int i = 0; i < kLoads; ++i) held_[i] = buffer_load_16(buffer, chunk(i) * 16);
+        for (int i = 0; i < kLoads; ++i) share.chunk[i] = buffer_load_16(buffer, chunk(i) * 16);
     }
 
     /// Wait for what was requested and put it into LDS.
-    __device__ __forceinline__ void store(uint8_t* kv) const {
+    static __device__ __forceinline__ void store(uint8_t* kv, const Share& share) {
 #pragma unroll
         for (int i = 0; i < kLoads; ++i) {
             const bool partial = (i + 1) * kLoaderThreads > kChunks;
-            if (partial && i * kLoaderThreads + loader_wave() * kWaveSize >= kChunks) break;
-            write_chunk(kv, Rows::offset(chunk(i) / kChunksPerRow, chunk(i) % kChunksPerRow), held_[i]);
+            if (partial && i * kLoaderThreads + wave_id() * kWaveSize >= kChunks) break;
+            write_chunk(kv, Rows::offset(chunk(i) / kChunksPerRow, chunk(i) % kChunksPerRow), share.chunk[i]);
         }
     }
 };

@@ -35,8 +35,6 @@ namespace {
 constexpr int kScaleColumns = 128;  // latent columns that share a scale
 constexpr int kScalesAt = kValueColumns, kRotaryAt = kScalesAt + kValueColumns / kScaleColumns * 4;  // bytes of a token
 
-/// This thread's share of a tile of tokens on its way to LDS: pieces of 16 codes with their scales, and in half of the
-/// waves a piece of 8 rotary columns.
 class Fp8Tokens {
     static constexpr int kCodeChunks = kValueColumns / kChunk, kRotaryChunks = (kKeyColumns - kValueColumns) / 8;
     static constexpr int kLoads = kTokens * kCodeChunks / kLoaderThreads;
@@ -47,18 +45,24 @@ class Fp8Tokens {
 public:
     static constexpr int kTokenBytes = kRotaryAt + (kKeyColumns - kValueColumns) * 2;
 
+    /// This thread's share of a tile of tokens on its way to LDS: pieces of 16 codes with their scales, and in half of the
+    /// waves a piece of 8 rotary columns.
+    struct Share {
+        u32x4 codes[kLoads];
+        float scale[kLoads];
+        u32x4 rotary;
+    };
+
 private:
     const uint8_t* cache_;
     PageList pages_;
     int length_;
-    u32x4 codes_[kLoads];
-    float scale_[kLoads];
-    u32x4 rotary_;
 
-    static __device__ __forceinline__ int task(int i) { return i * kLoaderThreads + loader_thread(); }
+    static __device__ __forceinline__ int thread() { return static_cast<int>(threadIdx.x); }
+    static __device__ __forceinline__ int task(int i) { return i * kLoaderThreads + thread(); }
     static __device__ __forceinline__ int token(int i) { return task(i) / kCodeChunks; }
     static __device__ __forceinline__ int chunk(int i) { return task(i) % kCodeChunks; }
-    static __device__ __forceinline__ bool has_rotary() { return loader_wave() < kRotaryThreads / kWaveSize; }
+    static __device__ __forceinline__ bool has_rotary() { return wave_id() < kRotaryThreads / kWaveSize; }
 
 public:
     static __device__ __forceinline__ int length(const MlaDecode& problem, int request) {
@@ -74,31 +78,31 @@ public:
           length_(length) {}
 
     /// Request a tile; tokens beyond the length read as zero.
-    __device__ __forceinline__ void load(int tile) {
-        const int first = tile * kTokens;
+    __device__ __forceinline__ void load(int tile, Share& share) {
+        const unsigned first = static_cast<unsigned>(tile * kTokens);
         const size_t row =
-            static_cast<size_t>(pages_[first / kPageTokens]) * kPageTokens + static_cast<size_t>(first % kPageTokens);
+            static_cast<size_t>(pages_[static_cast<int>(first / kPageTokens)]) * kPageTokens + first % kPageTokens;
         const int rows = tokens_of(tile, length_);
         const BufferResource buffer = make_buffer(cache_ + row * kTokenBytes, rows * kTokenBytes);
 #pragma unroll
         for (int i = 0; i < kLoads; ++i) {
             const int at = token(i) * kTokenBytes;
-            codes_[i] = buffer_load_16(buffer, at + chunk(i) * kChunk);
-            scale_[i] = buffer_load_float(buffer, at + kScalesAt + chunk(i) * kChunk / kScaleColumns * 4);
+            share.codes[i] = buffer_load_16(buffer, at + chunk(i) * kChunk);
+            share.scale[i] = buffer_load_float(buffer, at + kScalesAt + chunk(i) * kChunk / kScaleColumns * 4);
         }
-        const int of = loader_thread();
+        const int of = thread();
         const int rotary_at = of / kRotaryChunks * kTokenBytes + kRotaryAt + of % kRotaryChunks * 16;
-        rotary_ = buffer_load_16(buffer, has_rotary() ? rotary_at : kOutside);
+        share.rotary = buffer_load_16(buffer, has_rotary() ? rotary_at : kOutside);
     }
 
     /// Wait for what was requested and put it into LDS.
-    __device__ __forceinline__ void store(uint8_t* kv) const {
+    static __device__ __forceinline__ void store(uint8_t* kv, const Share& share) {
 #pragma unroll
         for (int i = 0; i < kLoads; ++i) {
             uint32_t pair[8];
 #pragma unroll
             for (int dword = 0; dword < 4; ++dword) {
-                const f32x4 value = unpack_fp8(codes_[i][dword]) * scale_[i];
+                const f32x4 value = unpack_fp8(share.codes[i][dword]) * share.scale[i];
                 pair[2 * dword] = pack_bf16_finite(value[0], value[1]);
                 pair[2 * dword + 1] = pack_bf16_finite(value[2], value[3]);
             }
@@ -106,8 +110,8 @@ public:
             write_chunk(kv, Rows::offset(token(i), 2 * chunk(i) + 1), u32x4{pair[4], pair[5], pair[6], pair[7]});
         }
         if (!has_rotary()) return;
-        const int of = loader_thread();
-        write_chunk(kv, Rows::offset(of / kRotaryChunks, kValueColumns / 8 + of % kRotaryChunks), rotary_);
+        const int of = thread();
+        write_chunk(kv, Rows::offset(of / kRotaryChunks, kValueColumns / 8 + of % kRotaryChunks), share.rotary);
     }
 };
 

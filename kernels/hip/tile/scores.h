@@ -39,22 +39,30 @@ __device__ __forceinline__ void mask_scores(f32x4 (&score)[Tiles], int visible) 
         for (int i = 0; i < 4; ++i) score[t][i] = scored_key(t, i) < visible ? score[t][i] : -INFINITY;
 }
 
-/// Take the scores into `row` (whose sum stays this lane's share) and turn them into probabilities, packed as operands.
-/// Returns the factor for what was accumulated before. What is subtracted from a score may lag behind the largest one by
-/// 2^kLag: so most tiles neither compare lanes nor rescale. Probabilities are cut to 16 bits, not rounded; they are larger
-/// before by what a cut takes away on average, which the sum does not keep.
-template <class Half, int Tiles>
-__device__ __forceinline__ float take_scores(
-    const f32x4 (&score)[Tiles], SoftmaxRow& row, float scale, u32x2 (&probability)[Tiles]) {
-    constexpr float kLag = 4.0f;
+/// This lane's largest score.
+template <int Tiles>
+__device__ __forceinline__ float largest_score(const f32x4 (&score)[Tiles]) {
     float maximum = score[0][0];
 #pragma unroll
     for (int t = 0; t < Tiles; ++t)
 #pragma unroll
         for (int i = 0; i < 4; ++i) maximum = fmaxf(maximum, score[t][i]);
-    float correction = 1.0f;
-    if (any_lane(maximum * scale > row.maximum * scale + kLag))
-        correction = row.raise(query_maximum(maximum), scale, Exp2{});
+    return maximum;
+}
+
+/// Whether `row` must be raised for scores up to `maximum`. What is subtracted from a score may lag behind the largest one by
+/// 2^kLag: so most tiles neither compare lanes nor rescale.
+__device__ __forceinline__ bool lags(const SoftmaxRow& row, float maximum, float scale) {
+    constexpr float kLag = 4.0f;
+    return maximum * scale > row.maximum * scale + kLag;
+}
+
+/// Turn scores into probabilities, packed as operands, and add them to the sum of `row`, which stays this lane's share.
+/// Probabilities are cut to 16 bits, not rounded; they are larger before by what a cut takes away on average, which the sum
+/// does not keep.
+template <class Half, int Tiles>
+__device__ __forceinline__ void add_scores(
+    const f32x4 (&score)[Tiles], SoftmaxRow& row, float scale, u32x2 (&probability)[Tiles]) {
     const float shift = row.shift(scale) - Half::kCutLog2;
     f32x4 sum = {};
 #pragma unroll
@@ -65,6 +73,16 @@ __device__ __forceinline__ float take_scores(
         probability[t] = u32x2{Half::cut(p[0], p[1]), Half::cut(p[2], p[3])};
     }
     row.sum += ((sum[0] + sum[1]) + (sum[2] + sum[3])) * Half::kCut;
+}
+
+/// Take the scores into `row` and turn them into probabilities. Returns the factor for what was accumulated before.
+template <class Half, int Tiles>
+__device__ __forceinline__ float take_scores(
+    const f32x4 (&score)[Tiles], SoftmaxRow& row, float scale, u32x2 (&probability)[Tiles]) {
+    const float maximum = largest_score(score);
+    float correction = 1.0f;
+    if (any_lane(lags(row, maximum, scale))) correction = row.raise(query_maximum(maximum), scale, Exp2{});
+    add_scores<Half>(score, row, scale, probability);
     return correction;
 }
 
