@@ -9,18 +9,22 @@
 // Algorithm. All query heads share one KV head, so a request is a small matrix product: rows are (query, head) pairs. A
 // workgroup of eight waves takes 16, 32 or 64 rows of one request and a range of its tokens, 16 at a time. A tile of 16 x 576
 // values lies in LDS once, as memory has it; there is room for three, and two more are on their way in registers. Two kinds of
-// waves work side by side, one of each on a SIMD, with one barrier per tile:
-//   1. wave 4 + w scores rows 16 w .. against the tokens of a tile (s^T = k q^T, 36 MFMAs, its rows of q in registers), takes
-//      them into its online softmax, and leaves probabilities and rescaling factors in LDS;
-//   2. waves 0 to 3 add 128 of the 512 columns each, for all rows, of the tile before (o^T += v^T p^T). They have read these
-//      from the same LDS tile meanwhile, and transposed them in registers (v_perm_b32).
-// So the softmax of one tile takes place beside products of another. Tokens beyond a request's length read as zeros by the
-// buffer's bounds, and only pages that the length covers are looked up: NaN in unused slots never enters.
+// waves work side by side, one of each on a SIMD, with one barrier per step:
+//   1. waves 4 to 7 score. Two of them share 32 rows (16 if there are no more), whose q they hold in registers, and take tiles
+//      by turns, two steps for each: s^T = k q^T, 72 MFMAs for 18 reads of keys, and the online softmax, whose state goes
+//      through LDS from one to the other. They leave probabilities and rescaling factors in LDS;
+//   2. waves 0 to 3 load tiles, and add 128 of the 512 columns each, for all rows (o^T += v^T p^T), one step after a tile is
+//      scored. They have read these from the same LDS tile meanwhile, and transposed them in registers (v_perm_b32).
+// So the softmax of one tile takes place beside products of two others. Priorities say whose products go first: those of
+// waves that add while the others wait for their first keys or take a softmax, else those of the scores. A quarter of the
+// products with 64 rows is left for the wait at the start of the next step.
+// Tokens beyond a request's length read as zeros by the buffer's bounds, and only pages that the length covers are looked
+// up: NaN in unused slots never enters.
 //
 //   rows  threads  waves that score  LDS bytes
-//   16    512      1                 56 448
-//   32    512      2                 57 600
-//   64    512      4                 59 904
+//   16    512      2                 56 960
+//   32    512      2                 58 624
+//   64    512      4                 61 952
 //
 // More rows than 16 * MAX_ROW_TILES make several workgroups per range of tokens. They run side by side on one die, so that
 // its L2 reads memory once.
@@ -31,8 +35,8 @@
 //
 // Shapes. heads_q a multiple of 16, any seqlen_q, any lengths from 0 on. softmax_scale must be positive.
 //
-// Limits. LDS holds one workgroup per compute unit. With 64 rows LDS is busy, as modelled, for 89 % of the products' time,
-// most of it for keys, which each scoring wave reads. Clang 20 and older split the vector registers into two fixed halves
+// Limits. LDS holds one workgroup per compute unit. With 64 rows LDS is busy, as modelled, for 65 % of the products' time.
+// Parts have an even number of tiles. Clang 20 and older split the vector registers into two fixed halves
 // and spill with more than 16 rows: use MAX_ROW_TILES=1 there.
 
 #include "kernel.h"

@@ -10,7 +10,7 @@
 // Algorithm. That of mla_decode/mfma.hip, of which this uses all but the loader: queries are bf16, so products are, too. A
 // tile of 16 tokens arrives as codes, scales and rotary columns in registers, two tiles ahead, and is stored to LDS as bf16:
 // each code times its scale in fp32, rounded once. Memory sees 656 bytes per token in place of 1152; the conversion costs
-// each wave about 130 vector instructions in every other tile.
+// each wave that loads about 130 vector instructions a tile.
 //
 // Shapes, split KV and LDS as there. Slots beyond a request's length are not read.
 //

@@ -77,8 +77,8 @@ UnitOptions options_for(const Traffic& t, double units, double clock) {
 
 // Cycles of a workgroup, with as many others as are resident beside it, by the instructions that it executes.
 struct Length {
-    double fixed = 0, each = 0;
-    double operator()(double executed) const { return fixed + each * executed; }
+    double fixed = 0, each = 0;  // `fixed` is below zero where the longer ones wait more
+    double operator()(double executed) const { return std::max(0.0, fixed + each * executed); }
 };
 
 struct Rounds {
@@ -107,7 +107,7 @@ struct Rounds {
         if (many < kAlike * few) return {0, cycles(**longest, resident, units) / std::max(many, 1.0)};
         const double most = cycles(**longest, resident, units);
         const double least = cycles(**shortest, resident, units), each = std::max(0.0, most - least) / (many - few);
-        return {std::max(0.0, most - each * many), each};
+        return {most - each * many, each};
     }
 };
 
