@@ -6,13 +6,15 @@ pointers are host pointers, work in it directly. A *device* arena is device memo
 (``ipc.device_memory``). Either way the bytes are the judge's: it fills the inputs, poisons the outputs and reads
 the answers without asking the worker for anything.
 
-Imports the standard library and torch only, as both processes use it.
+Imports the standard library and torch only, as both processes use it; a worker without Python code or a GPU gets by
+without torch (``worker.lean``).
 """
 
 from __future__ import annotations
 
 import ctypes
 import fcntl
+import functools
 import mmap
 import os
 from dataclasses import dataclass
@@ -23,6 +25,7 @@ import torch
 from scoring.ipc.device_memory import DeviceMemoryError, SharedBlock
 
 ALIGNMENT = 1024        # bytes: every tensor starts so aligned, as a plain device allocation would
+_HOST_ALIGNMENT = 64    # bytes: of what torch allocates on a host
 
 
 class ArenaError(Exception):
@@ -72,20 +75,91 @@ def dtype_of(name: str) -> torch.dtype:
     return dtype
 
 
-class Arena:
-    """A block of bytes, seen as a one-dimensional uint8 tensor ``block``."""
+class Memory:
+    """Bytes by address: of a tensor what native code and the chain ask for, by the same names, and no torch.
 
-    def __init__(self, block: torch.Tensor, close: Any, export: dict[str, Any], fd: int | None = None):
-        self.block = block
+    ``width``: bytes of an element. ``owner`` is what keeps the bytes, where that is nobody else's task.
+    """
+
+    def __init__(self, address: int, nbytes: int, width: int = 1, owner: object = None):
+        self._address, self._nbytes, self._width, self._owner = address, nbytes, width, owner
+
+    @classmethod
+    def zeros(cls, nbytes: int) -> Memory:
+        """Zeroed bytes of the host, aligned as torch's."""
+        owner = ctypes.create_string_buffer(nbytes + _HOST_ALIGNMENT)
+        return cls(-(-ctypes.addressof(owner) // _HOST_ALIGNMENT) * _HOST_ALIGNMENT, nbytes, owner=owner)
+
+    def data_ptr(self) -> int:
+        return self._address
+
+    def numel(self) -> int:
+        return self._nbytes // self._width
+
+    def element_size(self) -> int:
+        return self._width
+
+    def __getitem__(self, part: slice) -> Memory:
+        """A part of it, in bytes."""
+        begin, end, step = part.indices(self._nbytes)
+        assert step == 1
+        return Memory(self._address + begin, max(end - begin, 0), owner=self._owner)
+
+    # Of the host alone:
+
+    def zero_(self) -> None:
+        ctypes.memset(self._address, 0, self._nbytes)
+
+    def write(self, content: bytes) -> None:
+        """Raises ``ValueError`` unless the content fits exactly."""
+        if len(content) != self._nbytes:
+            raise ValueError(f"{len(content)} bytes for {self._nbytes}")
+        ctypes.memmove(self._address, content, self._nbytes)
+
+    def clone(self) -> Memory:
+        copy = Memory.zeros(self._nbytes)
+        copy.write(ctypes.string_at(self._address, self._nbytes))
+        return copy
+
+    def tolist(self) -> list[int]:
+        """The bytes as numbers."""
+        return list(ctypes.string_at(self._address, self._nbytes))
+
+
+class Arena:
+    """A block of bytes that begins at ``address``; ``memory`` is what holds it, a tensor of a device or a mapping."""
+
+    def __init__(
+        self, memory: torch.Tensor | mmap.mmap, close: Any, export: dict[str, Any], fd: int | None = None
+    ):
         self.export = export      # what the other process needs, but for the descriptor
         self.fd = fd
-        self._close = close
+        self._memory, self._close = memory, close
+        self._pin: Any = None     # a mapping stays in its place for as long as this lives
+        if isinstance(memory, mmap.mmap):
+            self._pin = ctypes.c_char.from_buffer(memory)
+            self.address, self.nbytes = ctypes.addressof(self._pin), len(memory)
+        else:
+            self.address, self.nbytes = memory.data_ptr(), memory.numel()
+
+    @functools.cached_property
+    def block(self) -> torch.Tensor:
+        """The bytes as a one-dimensional uint8 tensor."""
+        memory = self._memory
+        return torch.frombuffer(memory, dtype=torch.uint8) if isinstance(memory, mmap.mmap) else memory
+
+    def part(self, begin: int, nbytes: int, width: int = 1) -> Memory:
+        """Some of the bytes, for as long as the arena lasts; ``width``: bytes of an element. Raises ``ArenaError``."""
+        if begin < 0 or nbytes < 0 or begin + nbytes > self.nbytes:
+            raise ArenaError(f"what takes {nbytes} bytes from {begin} on does not fit into an arena of {self.nbytes}")
+        return Memory(self.address + begin, nbytes, width)
 
     def close(self) -> None:
         """Give the memory back; views of it must be gone or unused. Safe to call twice."""
         close, self._close = self._close, None
         if close is not None:
-            del self.block
+            vars(self).pop("block", None)
+            del self._memory, self._pin
             close()
 
 
@@ -113,13 +187,12 @@ def _map_host(fd: int, nbytes: int) -> Arena:
         mapping = mmap.mmap(fd, max(nbytes, 1))
     except (OSError, ValueError) as error:
         raise ArenaError(f"cannot map {nbytes} bytes of shared memory: {error}") from error
-    block = torch.frombuffer(mapping, dtype=torch.uint8)
 
     def close() -> None:
         # The mapping goes with its last view; the descriptor need not wait for that.
         os.close(fd)
 
-    return Arena(block, close, {}, fd)
+    return Arena(mapping, close, {}, fd)
 
 
 class _Runtime:

@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from typing import Any, Union
 
 import torch
+
+from scoring.ipc.arena import Memory
 
 KEY_BYTES = 16
 WIDTHS = (1, 2, 4)            # bytes of an element that can be mixed
@@ -25,6 +28,9 @@ DOORBELL_RUNG, DOORBELL_KEY, DOORBELL_LISTENS = 0, 16, 64
 DOORBELL_ANSWERED, DOORBELL_DIGEST, DOORBELL_BYTES = 128, 144, 256
 
 _POINTER, _SIZE, _INT, _WORD = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int, ctypes.c_uint32
+
+
+Bytes = Union["torch.Tensor", Memory]
 
 
 class ChainError(Exception):
@@ -54,22 +60,27 @@ class ChainLibrary:
         self._close.argtypes = [_POINTER]
         self._listen.argtypes = self._answer.argtypes = [_POINTER, _POINTER, _POINTER]
         library.chain_scratch_words.restype = ctypes.c_uint64
-        self.device = torch.device(device)
-        self._scratch = torch.zeros(library.chain_scratch_words(), dtype=torch.int32, device=self.device)
+        self.device, self.on_device = device, device != "cpu"
+        words = library.chain_scratch_words()
+        self._scratch = (torch.zeros(words, dtype=torch.int32, device=device) if self.on_device
+                         else Memory.zeros(WORD * words))
 
-    def keys(self, count: int) -> torch.Tensor:
-        """Room for ``count`` keys: uint8 [count, 16] on the device."""
+    def keys(self, count: int) -> Any:
+        """Room for ``count`` keys of 16 bytes: a tensor, uint8 [count, 16], on a GPU, and a list of ``Memory`` on a
+        host."""
+        if not self.on_device:
+            return [Memory.zeros(KEY_BYTES) for _key in range(count)]
         return torch.zeros((count, KEY_BYTES), dtype=torch.uint8, device=self.device)
 
     def key(self, secret: bytes) -> torch.Tensor:
         """16 secret bytes as a key on the device."""
         return torch.tensor(list(secret), dtype=torch.uint8).to(self.device)
 
-    def seal(self, region: torch.Tensor, key: torch.Tensor, nonce: int) -> None:
+    def seal(self, region: Bytes, key: Bytes, nonce: int) -> None:
         """XOR ``region`` (uint8, contiguous) with the keystream of ``key`` and ``nonce``; a second time undoes it."""
         self._run("seal", self._seal(region.data_ptr(), region.numel(), key.data_ptr(), nonce, self._queue()))
 
-    def mix(self, tensor: torch.Tensor, key: torch.Tensor, nonce: int) -> None:
+    def mix(self, tensor: Bytes, key: Bytes, nonce: int) -> None:
         """Draw the contents of ``tensor`` (dense in memory, any order of dimensions) anew, in words of four bytes where
         it fills them, each from the 256 words or elements of its window."""
         nbytes = tensor.numel() * tensor.element_size()
@@ -78,32 +89,32 @@ class ChainLibrary:
             tensor.data_ptr(), nbytes // width, width, key.data_ptr(), nonce, self._queue()))
 
     def commit(
-        self, source: int, target: int, nbytes: int, key: torch.Tensor, digest: torch.Tensor, nonce: int
+        self, source: int, target: int, nbytes: int, key: Bytes, digest: Bytes, nonce: int
     ) -> None:
         """Copy ``nbytes`` bytes from address ``source`` to ``target`` (which may be the same) and write their digest
         under ``key`` to ``digest`` (which may be ``key``)."""
         self._run("commit", self._commit(
             source, target, nbytes, key.data_ptr(), digest.data_ptr(), self._scratch.data_ptr(), nonce, self._queue()))
 
-    def open(self, host: torch.Tensor) -> int:
+    def open(self, host: Bytes) -> int:
         """Where the device sees ``host`` (uint8, whole pages of host memory), until ``close``."""
         seen = _POINTER()
         self._run("open", self._open(host.data_ptr(), host.numel(), ctypes.byref(seen)))
         return seen.value or 0
 
-    def close(self, host: torch.Tensor) -> None:
+    def close(self, host: Bytes) -> None:
         self._run("close", self._close(host.data_ptr()))
 
-    def listen(self, doorbell: int, key: torch.Tensor) -> None:
+    def listen(self, doorbell: int, key: Bytes) -> None:
         """Wait at a doorbell, whose address the device sees, until it is rung; ``key`` gets what is there then."""
         self._run("listen", self._listen(doorbell, key.data_ptr(), self._queue()))
 
-    def answer(self, doorbell: int, digest: torch.Tensor) -> None:
+    def answer(self, doorbell: int, digest: Bytes) -> None:
         """Leave a digest at a doorbell."""
         self._run("answer", self._answer(doorbell, digest.data_ptr(), self._queue()))
 
     def _queue(self) -> int:
-        return torch.cuda.current_stream(self.device).cuda_stream if self.device.type == "cuda" else 0
+        return torch.cuda.current_stream(self.device).cuda_stream if self.on_device else 0
 
     def _run(self, what: str, code: int) -> None:
         if code:

@@ -110,7 +110,6 @@ class Hello(Request):
     """Choose the device (torch's number, None for none). Reply: torch, python, pid."""
 
     device: int | None = None
-    threads: int | None = None
 
 
 @dataclass(frozen=True)

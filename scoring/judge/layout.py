@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from scoring.ipc.arena import ALIGNMENT, Arena, TensorSpec, extent
+from scoring.ipc.arena import ALIGNMENT, Arena, TensorSpec, dtype_of, extent
 from scoring.ipc.requests import ShareSlot
 from scoring.ipc.template import Answer
 from scoring.judge.seeds import Noise
@@ -56,7 +56,8 @@ class SlotLayout:
     def request(self, slot: str, arena: Mapping[str, Any] | None = None) -> ShareSlot:
         """How the worker hears of a slot laid out like this; ``arena`` where its memory is new."""
         tensors = tuple(
-            {"name": t.name, "dtype": t.dtype, "shape": t.shape, "strides": t.strides, "offset": t.offset}
+            {"name": t.name, "dtype": t.dtype, "width": dtype_of(t.dtype).itemsize, "shape": t.shape,
+             "strides": t.strides, "offset": t.offset}
             for t in (*self.inputs, *self.outputs)
         )
         return ShareSlot(

@@ -67,7 +67,7 @@ class WorkerProcess:
     """
 
     def __init__(
-        self, device: int | None = None, threads: int | None = None, start_timeout: float = 120.0,
+        self, device: int | None = None, start_timeout: float = 120.0,
         program: Sequence[str] = ("-m", "scoring.worker"), files: Sequence[Path] = (), sandbox: Policy | None = None,
         until: float = math.inf, largest_answer: int = wire.MAX_ANSWER, gpus: int = 0,
         variables: Mapping[str, str] | None = None,
@@ -109,7 +109,7 @@ class WorkerProcess:
             self._watchdog.daemon = True
             self._watchdog.start()
         try:
-            self.facts = self.request(Hello(nodes.index, threads), start_timeout)
+            self.facts = self.request(Hello(nodes.index), start_timeout)
         except BaseException:
             self.close()
             raise

@@ -4,7 +4,7 @@
 Started as ``python -m scoring.worker SOCKET PIPE`` with one end of a socket pair, for questions, and one of a pipe, for
 answers; answers one message at a time (``ipc.wire``) until the socket closes. It holds no reference, no seed and no
 expectation: inputs, outputs and their poison lie in arenas the judge owns, and every reply is only a claim. Imports the
-standard library and torch only, so that it runs in any competition container.
+standard library and torch only, so that it runs in any competition container, and torch only where it is needed.
 """
 
 from __future__ import annotations
@@ -67,15 +67,14 @@ class Worker:
         """Choose the device; the reply has facts for the record's system section."""
         self.device = request.device
         if self.device is not None:
-            lean.complete()                      # graphs and profilers reach far into torch
             torch.cuda.set_device(self.device)
             torch.zeros(1, device="cuda")        # creates the context now, not inside the first call
-        elif request.threads:
-            torch.set_num_threads(request.threads)
-        return {"torch": torch.__version__, "python": sys.version.split()[0], "pid": os.getpid()}
+        return {"torch": lean.version().__version__, "python": sys.version.split()[0], "pid": os.getpid()}
 
     def do_load_emulator(self, request: requests.LoadEmulator, fds: Sequence[int]) -> None:
         os.environ.pop("LD_PRELOAD", None)       # compilers need no device
+        if lean.version().cuda or lean.version().hip:
+            lean.complete()                      # the emulator has to see another runtime that will be in the process
         try:
             self.emulator = Emulator(request.library, request.options)
         except (OSError, ValueError) as error:
@@ -102,7 +101,7 @@ class Worker:
 
     @property
     def workspace(self) -> int:
-        return self.workspace_arena.block.data_ptr() if self.workspace_arena else 0
+        return self.workspace_arena.address if self.workspace_arena else 0
 
     def do_drop_slots(self, request: requests.DropSlots, fds: Sequence[int]) -> None:
         self._forget_captures()
@@ -251,7 +250,7 @@ class Worker:
                     contestant.run(slot, self.workspace)
                 reply = {"seconds": time.perf_counter() - begin}
             record = emulator.take_record()
-            record |= {"slot": slot.arena.block.data_ptr(), "workspace": self.workspace, "results": results}
+            record |= {"slot": slot.arena.address, "workspace": self.workspace, "results": results}
             out.write(json.dumps(record).encode())
         return reply
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import json
+import mmap
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -46,22 +47,23 @@ def main(folder: Path) -> None:
 def _call(call: Mapping[str, Any], folder: Path) -> float:
     """Seconds that the call took by the host's clock. Raises ``Failure``."""
     device: int | None = call["device"]
-    if device is not None or call["trace"]:
-        lean.complete()
     load, share = requests.decode(call["load"]), requests.decode(call["share"])
     assert isinstance(load, requests.Load)
     assert isinstance(share, requests.ShareSlot)
-    size = (folder / BLOCK).stat().st_size
-    block = torch.from_file(str(folder / BLOCK), shared=True, size=size, dtype=torch.uint8)
-    slot = Slot(arena.Arena(block, lambda: None, {}), share)
-    homes = dict(slot.tensors)
+    with (folder / BLOCK).open("r+b") as file:
+        slot = Slot(arena.Arena(mmap.mmap(file.fileno(), 0), lambda: None, {}), share)
+    homes: Mapping[str, torch.Tensor] = {}
     if device is not None:
+        homes = dict(slot.tensors)
         torch.cuda.set_device(device)
         torch.zeros(1, device="cuda")              # creates the context
         untouched = set(slot.outputs) if not call["fill"] else set()
         slot.tensors = {name: _moved(tensor, name not in untouched) for name, tensor in homes.items()}
         slot.outputs = {name: slot.tensors[name] for name in slot.outputs}
-    workspace = _bytes(call["workspace"], device is not None) if call["workspace"] else None
+        slot.memory = {name: arena.Memory(tensor.data_ptr(), slot.sizes[name], tensor.element_size())
+                       for name, tensor in slot.tensors.items()}
+    room = arena.Memory.zeros if device is None else _bytes
+    workspace = room(call["workspace"]) if call["workspace"] else None
     contestant = (NativeKernel(load.spec, device is not None) if isinstance(load.spec, requests.NativeSpec)
                   else PythonSubmission(load.spec))
     with _watched(device is not None, folder / TRACE if call["trace"] else None):
@@ -70,9 +72,8 @@ def _call(call: Mapping[str, Any], folder: Path) -> float:
         _synchronize(device)
         seconds = time.perf_counter() - begin
     contestant.finish(slot)
-    for name, tensor in slot.tensors.items():      # inputs as well: the judge looks whether they are what they were
-        if tensor is not homes[name]:
-            homes[name].copy_(tensor)
+    for name, home in homes.items():      # inputs as well: the judge looks whether they are what they were
+        home.copy_(slot.tensors[name])
     _synchronize(device)
     return seconds
 
@@ -99,17 +100,17 @@ def _watched(on_device: bool, trace: Path | None) -> Iterator[None]:
 def _moved(tensor: torch.Tensor, filled: bool) -> torch.Tensor:
     """A copy of ``tensor`` on the device in memory of its own, which stays unwritten unless ``filled``."""
     count = arena.extent(tuple(tensor.shape), tensor.stride())
-    flat = _bytes(count * tensor.element_size(), True).view(tensor.dtype)
+    flat = _bytes(count * tensor.element_size()).view(tensor.dtype)
     moved = flat.as_strided(tensor.shape, tensor.stride())
     if filled and count:
         moved.copy_(tensor)
     return moved
 
 
-def _bytes(count: int, on_device: bool) -> torch.Tensor:
-    """Unwritten memory: on NVIDIA's GPUs an allocation of exactly so many bytes."""
-    if not on_device or torch.version.hip or not count:
-        return torch.empty(count, dtype=torch.uint8, device="cuda" if on_device else "cpu")
+def _bytes(count: int) -> torch.Tensor:
+    """Unwritten memory of a GPU: on NVIDIA's an allocation of exactly so many bytes."""
+    if torch.version.hip or not count:
+        return torch.empty(count, dtype=torch.uint8, device="cuda")
     pointer = ctypes.c_uint64()
     code = ctypes.CDLL("libcuda.so.1").cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(count))
     if code:

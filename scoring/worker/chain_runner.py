@@ -10,12 +10,13 @@ Imports the standard library and torch only.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
-from scoring.ipc.chain_library import BLOCK, DOORBELL_BYTES, KEY_BYTES, ChainLibrary
+from scoring.ipc.arena import Memory
+from scoring.ipc.chain_library import BLOCK, DOORBELL_BYTES, KEY_BYTES, Bytes, ChainLibrary
 from scoring.worker.loaders import NativeKernel, PythonSubmission, Slot
 
 
@@ -28,8 +29,8 @@ class NullKernel:
     """
 
     def __init__(self, copies: bool, flops: float, on_device: bool):
-        self.copies = copies
-        self.spare: dict[str, torch.Tensor] = {}
+        self.copies, self.on_device = copies, on_device
+        self.spare: dict[str, Bytes] = {}
         self.load: list[torch.Tensor] = []
         size = round((flops / 2) ** (1 / 3) / 128) * 128
         if on_device and size:
@@ -42,22 +43,24 @@ class NullKernel:
     def run(self, slot: Slot, workspace: int) -> None:
         if self.load:
             torch.mm(self.load[0], self.load[1], out=self.load[2])
-        for tensor in self._results(slot).values():
-            tensor.zero_()
+        for result in self._results(slot).values():
+            result.zero_()
 
     def finish(self, slot: Slot) -> None:
         return
 
     def commits(self, slot: Slot) -> list[tuple[int, int, int]]:
         results = self._results(slot)
-        return [(results[name].data_ptr(), ours.data_ptr(), slot.sizes[name]) for name, ours in slot.outputs.items()]
+        return [(results[name].data_ptr(), slot.memory[name].data_ptr(), slot.sizes[name]) for name in slot.promised]
 
-    def _results(self, slot: Slot) -> dict[str, torch.Tensor]:
+    def _results(self, slot: Slot) -> Mapping[str, Bytes]:
         if not self.copies:
-            return slot.outputs
-        for name, ours in slot.outputs.items():
-            if name not in self.spare or self.spare[name].shape != ours.shape:
-                self.spare[name] = torch.empty_like(ours)
+            return slot.outputs if self.on_device else {name: slot.memory[name] for name in slot.promised}
+        for name in slot.promised:
+            ours = slot.memory[name]
+            if name not in self.spare or self.spare[name].numel() != ours.numel():
+                self.spare[name] = (
+                    torch.empty_like(slot.outputs[name]) if self.on_device else Memory.zeros(slot.sizes[name]))
         return self.spare
 
 
@@ -92,8 +95,10 @@ class ChainRunner:
         self.unsealed = unsealed
         self.keys = library.keys(len(slots) + 1)
         self.seal_key = library.keys(1)[0]
-        self.on_device = library.device.type == "cuda"
-        self.host = torch.zeros((2, KEY_BYTES), dtype=torch.uint8, pin_memory=self.on_device)
+        self.on_device = library.on_device
+        # What the keys are copied to a GPU from.
+        self.host: Any = (
+            torch.zeros((2, KEY_BYTES), dtype=torch.uint8, pin_memory=True) if self.on_device else (None, None))
         self.graph: Any = None
         self.seconds = 0.0
         if self.on_device:
@@ -138,7 +143,7 @@ class ChainRunner:
         last = bytes(self.keys[len(self.slots)].tolist()).hex()      # waits for the device
         return {"digest": last} if self.on_device else {"digest": last, "seconds": self.seconds}
 
-    def _unseal(self, slots: Sequence[Slot], key: torch.Tensor) -> None:
+    def _unseal(self, slots: Sequence[Slot], key: Bytes) -> None:
         for index, slot in enumerate(slots):
             self.library.seal(slot.sealed, key, index)
 
@@ -165,7 +170,11 @@ class ChainRunner:
             self.library.answer(doorbell, self.keys[index + 1])
 
     @staticmethod
-    def _tell(key: torch.Tensor, staging: torch.Tensor, secret: bytes) -> None:
+    def _tell(key: Bytes, staging: torch.Tensor | None, secret: bytes) -> None:
+        if isinstance(key, Memory):
+            key.write(secret)
+            return
+        assert staging is not None
         staging.copy_(torch.frombuffer(bytearray(secret), dtype=torch.uint8))
         key.copy_(staging, non_blocking=True)
 
@@ -176,7 +185,7 @@ class ChainRunner:
     def _link(self, index: int, slot: Slot) -> None:
         library, key = self.library, self.keys[index]
         for number, name in enumerate(self.fresh):
-            library.mix(slot.tensors[name], key, number)
+            library.mix(slot.memory[name], key, number)
         begin = time.perf_counter()
         self.contestant.run(slot, self.workspace)
         self.seconds += time.perf_counter() - begin

@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: MIT
-"""torch without its rules for tensors that have no memory, a quarter of its import, until Python code may want them.
+"""torch, imported when a worker needs it: for Python code or a GPU.
 
-A worker that runs libraries alone on the CPU or an emulated GPU, as all those that calibrate there, never does.
-``complete`` is for the moment before anybody's Python code runs, and before more of torch is used than tensors: its
-profiler imports parts that want the rules.
+Its import takes 2.5 s of processor time. A worker that runs libraries alone on the CPU or an emulated GPU, as all those
+that calibrate there, never needs it: what it does with memory, it does by address (``ipc.arena.Memory``). ``complete``
+is for the moment before anybody's Python code runs.
 """
 
 from __future__ import annotations
 
 import gc
 import importlib
+import importlib.machinery
+import importlib.util
 import sys
+from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-RULES = "torch._meta_registrations"      # torch imports it last of all, for what it registers
+LATER = "torch"
 
 
 class Later(ModuleType):
@@ -29,19 +33,40 @@ class Later(ModuleType):
 
 def leave_out() -> None:
     """To be called before torch is imported; later it does nothing."""
-    if "torch" not in sys.modules:
-        sys.modules[RULES] = Later(RULES)
+    if LATER not in sys.modules:
+        sys.modules[LATER] = Later(LATER)
 
 
 def complete() -> None:
     """Have torch as anybody else has it. Raises what its import raises."""
-    if isinstance(sys.modules.get(RULES), Later):
-        del sys.modules[RULES]
+    later = sys.modules.get(LATER)
+    if isinstance(later, Later):
+        del sys.modules[LATER]
         collects = gc.isenabled()
         gc.disable()
         try:
-            importlib.import_module(RULES)
+            found = importlib.import_module(LATER)
         finally:
             gc.freeze()                  # as of all that is imported: nothing of it is ever garbage
             if collects:
                 gc.enable()
+        for module in list(sys.modules.values()):        # who has imported it already need not ask each time
+            if vars(module).get(LATER) is later:
+                setattr(module, LATER, found)
+
+
+@cache
+def version() -> ModuleType:
+    """torch's own ``version.py``, without the rest: its version, and which vendor's GPUs it is built for.
+
+    Raises ``ModuleNotFoundError`` where there is no torch.
+    """
+    found = importlib.machinery.PathFinder.find_spec("torch")
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
+    spec = importlib.util.spec_from_file_location("version_of_torch", Path(found.origin).with_name("version.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

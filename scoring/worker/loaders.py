@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import importlib.util
 import os
 import sys
@@ -24,7 +25,6 @@ from scoring.ipc.chain_library import ALIGNMENT
 from scoring.ipc.emulator import Emulator
 from scoring.ipc.group import of_rank
 from scoring.ipc.requests import Extensions, NativeSpec, PythonSpec, ShareSlot
-from scoring.ipc.stand_in import StandIn, needs_gpu, stubs
 from scoring.ipc.template import TemplateError, UnsupportedData, build_data, describe_answer
 from scoring.worker import lean
 from scoring.worker.failure import ExtensionError, Failure
@@ -35,7 +35,7 @@ _TRACE, _LINE = 4000, 500              # characters of a traceback, and of one o
 
 
 class Slot:
-    """One set of inputs and outputs in an arena, and the ``data`` a submission sees."""
+    """One set of inputs and outputs in an arena, by address and, for Python code, as tensors and ``data``."""
 
     def __init__(self, block: arena.Arena, request: ShareSlot):
         self.arena = block
@@ -43,15 +43,26 @@ class Slot:
             arena.TensorSpec(t["name"], t["dtype"], tuple(t["shape"]), tuple(t["strides"]), t["offset"])
             for t in request.tensors
         ]
-        self.tensors = {spec.name: spec.view(block.block) for spec in specs}
-        self.sizes = {spec.name: spec.nbytes for spec in specs}
-        self.outputs = {name: self.tensors[name] for name in request.outputs}
+        widths = {t["name"]: int(t["width"]) for t in request.tensors}
+        self.specs = {spec.name: spec for spec in specs}
+        self.sizes = {
+            spec.name: arena.extent(spec.shape, spec.strides) * widths[spec.name] for spec in specs}
+        self.memory = {spec.name: block.part(spec.offset, self.sizes[spec.name], widths[spec.name]) for spec in specs}
+        self.promised = tuple(request.outputs)
         self.arguments = request.arguments
         self.template = request.data
         self.form = _listed(request.form)
         self.ranks = request.ranks
         begin, end = request.sealed
-        self.sealed = block.block[begin:end]      # all inputs, and the guards between them
+        self.sealed = block.part(begin, end - begin)      # all inputs, and the guards between them
+
+    @functools.cached_property
+    def tensors(self) -> dict[str, torch.Tensor]:
+        return {name: spec.view(self.arena.block) for name, spec in self.specs.items()}
+
+    @functools.cached_property
+    def outputs(self) -> dict[str, torch.Tensor]:
+        return {name: self.tensors[name] for name in self.promised}
 
     def data(self, rank: int | None = None, device: torch.device | None = None) -> Any:
         """Fresh objects around the tensors; of a distributed task those of one rank, moved to ``device``.
@@ -71,8 +82,9 @@ class Slot:
 
     def forget(self, keep_arena: bool = False) -> None:
         """Drop all views, and the memory behind them unless it gets another use."""
-        self.tensors.clear()
-        self.outputs.clear()
+        for name in ("tensors", "outputs"):
+            vars(self).pop(name, {}).clear()
+        self.memory.clear()
         del self.sealed
         if not keep_arena:
             self.arena.close()
@@ -123,7 +135,7 @@ class NativeKernel:
         given = []
         for name, (kind, value) in zip(self.parameters, slot.arguments, strict=True):
             if kind == "tensor":
-                given.append((name, slot.tensors[value].data_ptr(), slot.sizes[value]))
+                given.append((name, slot.memory[value].data_ptr(), slot.sizes[value]))
             elif kind == "workspace" and workspace:
                 size = next((v for n, (_k, v) in zip(self.parameters, slot.arguments, strict=True)
                              if n == "workspace_bytes"), 0)
@@ -146,12 +158,13 @@ class NativeKernel:
 
     def commits(self, slot: Slot) -> list[tuple[int, int, int]]:
         """(source, target, bytes) of every output: it lies where it belongs."""
-        return [(ours.data_ptr(), ours.data_ptr(), slot.sizes[name]) for name, ours in slot.outputs.items()]
+        places = {name: slot.memory[name].data_ptr() for name in slot.promised}
+        return [(place, place, slot.sizes[name]) for name, place in places.items()]
 
     def _value(self, slot: Slot, kind: str, value: Any, queue: int, workspace: int) -> Any:
         match kind:
             case "tensor":
-                return slot.tensors[value].data_ptr()
+                return slot.memory[value].data_ptr()
             case "queue":
                 return queue
             case "workspace":
@@ -185,8 +198,11 @@ class PythonSubmission:
         if spec.gpus:                # a process that has used a GPU cannot be forked: each rank imports the file itself
             try_once(lambda: PythonSubmission(replace(spec, gpus=False)))
             return
+        from scoring.ipc import stand_in  # made of torch's classes
+
         path = Path(spec.path)
-        self.mode = StandIn(claims=True) if spec.stand_in else None
+        self.stand_in = stand_in
+        self.mode = stand_in.StandIn(claims=True) if spec.stand_in else None
         if spec.stand_in and emulator is None:
             os.environ["TRITON_INTERPRET"] = "1"
         self.more: Mapping[Any, Mapping[str, Any]] = {}
@@ -223,7 +239,7 @@ class PythonSubmission:
             yield
             return
         self.mode.rank = rank
-        with stubs(self.mode, count, self.more), self.mode:
+        with self.stand_in.stubs(self.mode, count, self.more), self.mode:
             yield
 
     def _prepare_gpu(
@@ -247,7 +263,7 @@ class PythonSubmission:
             return Failure("COMPILE_ERROR", str(error))
         if isinstance(error, ModuleNotFoundError) and error.name:
             return Failure(status, f"{what} failed: {trace(error)}", needs=error.name.split(".")[0])
-        if self.mode is not None and (gpu := needs_gpu(error)):
+        if self.mode is not None and (gpu := self.stand_in.needs_gpu(error)):
             return Failure("UNAVAILABLE", f"{what} needs {gpu}")
         return Failure(status, f"{what} failed: {trace(error)}")
 

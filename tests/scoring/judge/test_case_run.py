@@ -36,7 +36,7 @@ QUICK = timing.TimingOptions(processes=1, min_rounds=2, max_rounds=3, seconds=0.
 def worker(tmp_path_factory) -> Iterator[WorkerProcess]:
     """One for all contestants: in no sandbox that shows only what is there when it starts."""
     files = [tmp_path_factory.getbasetemp()]
-    with WorkerProcess(threads=1, files=files, sandbox=Policy(isolation="process")) as process:
+    with WorkerProcess(files=files, sandbox=Policy(isolation="process")) as process:
         yield process
 
 

@@ -42,7 +42,7 @@ def job(cache) -> Job:
 def worker(job: Job) -> Iterator[WorkerProcess]:
     assert job.chain is not None
     files = [Path(job.chain.library), Path(job.contestant.spec.library)]
-    with WorkerProcess(threads=1, files=files) as process:
+    with WorkerProcess(files=files) as process:
         process.request(job.chain, 60)
         process.request(Load("honest", job.contestant.spec), 60)
         yield process
@@ -176,7 +176,7 @@ def test_a_wrong_link_is_named_by_its_seed(job, worker, verifier):
     body = "_count[0] += 1\n    return data[0] * (data[1] + (_count[0] == 2))"
     path = Path(job.chain.library).with_name("sometimes.py")
     path.write_text(f"_count = [0]\n\ndef custom_kernel(data):\n    {body}\n")
-    with WorkerProcess(threads=1, files=[path, Path(job.chain.library)]) as fresh:
+    with WorkerProcess(files=[path, Path(job.chain.library)]) as fresh:
         fresh.request(job.chain, 60)
         fresh.request(Load("honest", PythonSpec(str(path))), 60)
         made = verifier(3)

@@ -308,7 +308,7 @@ def links(library: ChainLibrary, at: int, fresh: list[str], unsealed: bool = Fal
     def slot() -> Any:
         sealed = torch.arange(512, dtype=torch.uint8)
         output = torch.zeros(64, dtype=torch.uint8)
-        return types.SimpleNamespace(sealed=sealed, tensors={"a": sealed}, output=output)
+        return types.SimpleNamespace(sealed=sealed, memory={"a": sealed}, output=output)
 
     class Copies:
         def run(self, slot: Any, workspace: int) -> None:

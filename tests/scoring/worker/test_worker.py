@@ -29,8 +29,8 @@ def message(shape: tuple[int, ...] = (4,), outputs: int = 1) -> dict[str, Any]:
     strides = [1] if len(shape) == 1 else [shape[1], 1]
     names = ["x", *(f"y{index}" for index in range(outputs))]
     return {
-        "tensors": [{"name": name, "dtype": "float32", "shape": list(shape), "strides": strides, "offset": 1024 * index}
-                    for index, name in enumerate(names)],
+        "tensors": [{"name": name, "dtype": "float32", "width": 4, "shape": list(shape), "strides": strides,
+                     "offset": 1024 * index} for index, name in enumerate(names)],
         "outputs": names[1:], "arguments": [], "sealed": [0, 1024], "data": ["tuple", [["tensor", "x"], ["value", 2]]],
     }
 

@@ -31,7 +31,7 @@ if LINKS is not None:
 
         def wait_and_mix(tensor, key, nonce):
             for slot in self.slots:
-                if any(known is tensor for known in slot.tensors.values()):
+                if any(known.data_ptr() == tensor.data_ptr() for known in slot.memory.values()):
                     OPEN[id(slot)].wait(5)
             mix(self.library, tensor, key, nonce)
 
