@@ -7,7 +7,8 @@ VENV   := $(BIN)/python
 unexport PYTHONDONTWRITEBYTECODE
 NATIVE := git ls-files '*.c' '*.h' '*.cpp' '*.cu' '*.cuh' '*.hip'
 
-.PHONY: run test sweep soak lint format gpu report serve setup help
+LINTS := lint-python lint-types lint-format lint-native
+.PHONY: run test sweep soak lint $(LINTS) format gpu report serve setup help
 run: setup  ## compile everything, run and check what can run here, time it
 	@$(VENV) -m scoring run $(ARGS)
 # The emulators are built first, so that no test's time limit counts it; what they cannot be built of, the tests say.
@@ -20,10 +21,16 @@ sweep: setup  ## every test, the slow ones too: large cases of the audit and of 
 	@$(PYTEST) $(ARGS)
 soak: setup  ## 1,000 hostile judgements, three at a time, a quarter of them killed: nothing may be left
 	@$(VENV) -m tests.redteam.soak $(ARGS)
+# Side by side: mypy is the longest of the first three and uses one core.
 lint: setup  ## check Python and C++ for style, types, warnings and common mistakes
+	@$(MAKE) --no-print-directory --keep-going --jobs $(LINTS)
+lint-python:
 	@$(VENV) -m ruff check .
+lint-types:
 	@$(VENV) -m mypy
+lint-format:
 	@$(NATIVE) | xargs $(BIN)/clang-format --dry-run -Werror
+lint-native:
 	@$(VENV) -m tools.tidy
 format: setup  ## format C++, CUDA and HIP; sort Python's imports
 	@$(NATIVE) | xargs $(BIN)/clang-format -i

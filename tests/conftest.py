@@ -9,6 +9,7 @@ skipping. A test belongs to a backend by a parameter that is its name, by a mark
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 from collections.abc import Generator, Iterator
@@ -22,6 +23,7 @@ from tests import choices
 # Tensors here are small: a second thread costs more than it brings, most of all where tests share their cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Every worker collects all tests, and their objects stay: a fifth of that time went to looking for garbage among them.
+# Afterwards nobody looks among them again (pytest_collection_finish).
 gc.set_threshold(50_000)
 
 # Files come whole to a worker (--dist loadfile), but for these: their tests share no costly fixture.
@@ -29,8 +31,9 @@ _DIVIDED = ("tests/test_matrix.py", "tests/test_workbench.py")
 # What takes long must not be begun last.
 _LONG = (
     "tests/test_matrix.py", "tests/redteam/", "tests/test_workbench.py", "tests/kernels/cuda/",
-    "tests/scoring/verbs/test_tune.py", "tests/scoring/serve/", "tests/test_vendor.py", "tests/test_flavours.py",
-    "tests/scoring/judge/", "tests/machine/")
+    "tests/scoring/verbs/", "tests/scoring/serve/", "tests/test_vendor.py", "tests/test_flavours.py",
+    "tests/scoring/judge/", "tests/scoring/test_cli.py", "tests/scoring/test_spoilt.py", "tests/scoring/remote/",
+    "tests/scoring/sandbox/", "tests/scoring/test_signals.py", "tests/machine/")
 _FOLDERS = {"tests/kernels/cuda/": "cuda", "tests/kernels/hip/": "rocm", "tests/kernels/cpu/": "cpu"}
 
 
@@ -94,6 +97,11 @@ def leave_to_the_sweep(items: list[pytest.Item]) -> None:
         for number, item in enumerate(cases):
             if number % step:
                 item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    atexit.register(gc.unfreeze)         # extensions complain of what is left when Python ends
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

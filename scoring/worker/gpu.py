@@ -15,21 +15,24 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils import cpp_extension
 
 from scoring.ipc import absent
 from scoring.ipc.emulator import Emulator
 from scoring.ipc.requests import Extensions
-from scoring.worker.extensions import Builder
+
+if TYPE_CHECKING:
+    from scoring.worker.extensions import Builder
 
 UNKNOWN = 1.0        # milliseconds, where no time can be modelled
 
 
 def replacements(how: Extensions, builder: Builder) -> Mapping[Any, Mapping[str, Any]]:
     """New values by the module they belong to, for as long as the submission's code runs."""
+    from torch.utils import cpp_extension
+
     facts = SimpleNamespace(**how.gpu)
     capability = facts.major, facts.minor
     versions = {"hip": how.version, "cuda": None} if how.language == "hip" else {"hip": None, "cuda": how.version}
