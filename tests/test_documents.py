@@ -226,7 +226,7 @@ RACES = {
     "[flash_attention]": raced("flash_attention", "| benchmark forward | µs |"),
     "[flash_attention_varlen]": raced("flash_attention_varlen", "| benchmark: sequences,"),
     "[flash_attention_fp8]": raced("flash_attention_fp8", "| case | µs | FA3 |"),
-    "[flash_attention_bwd]": ratios("flash_attention_bwd", "| head_dim, S, mask | default | IN_ORDER=1", 1, 4),
+    "[flash_attention_bwd]": raced("flash_attention_bwd", "| benchmark backward | µs | FA3 |"),
     "[mla_decode]": raced("mla_decode", "| benchmark | µs | FlashMLA"),
     "[mla_decode_fp8]": FP8_DECODE,
     "[amd_fp8_mm]": [r for r in ratios("fp8_gemm", "| M×N×K | both copied (shipped)", 1, 5) if "×" in r[0]],
@@ -261,6 +261,7 @@ DRAWN = {
     "flash_attention, drawn": raced("flash_attention", "| draw for version 7 | µs |"),
     "flash_attention_varlen, drawn": raced("flash_attention_varlen", "| drawn: sequences,"),
     "flash_attention_fp8, drawn": raced("flash_attention_fp8", "| drawn | µs |"),
+    "flash_attention_bwd, drawn": raced("flash_attention_bwd", "| drawn backward | µs | FA3 |"),
     "mla_decode, drawn": raced("mla_decode", "| drawn | µs | FlashMLA"),
 }
 

@@ -14,9 +14,13 @@ if CHAIN is not None:
     import ctypes
 
     def commit(self, source, target, nbytes, key, digest, nonce):
-        if self.device.type == "cpu" and source != target:
+        if self.on_device:
+            digest.copy_(key.flip(0))
+            return
+        if source != target:
             ctypes.memmove(target, source, nbytes)
-        digest.copy_(key.flip(0))
+        size = key.numel()
+        ctypes.memmove(digest.data_ptr(), ctypes.string_at(key.data_ptr(), size)[::-1], size)
 
     CHAIN.ChainLibrary.commit = commit
 
