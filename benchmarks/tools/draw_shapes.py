@@ -131,7 +131,7 @@ def _with(case: dict[str, int | str] | None, **more: int | str) -> dict[str, int
 
 
 def _narrow(case: dict[str, int | str] | None) -> dict[str, int | str] | None:
-    """Head dimension 256 has no backward peer on Hopper."""
+    """The backward pass is not offered at head dimension 256."""
     return None if case is None or case["dim"] == 256 else case
 
 

@@ -51,7 +51,7 @@ def complete() -> None:
             if collects:
                 gc.enable()
         for module in list(sys.modules.values()):        # who has imported it already need not ask each time
-            if vars(module).get(LATER) is later:
+            if getattr(module, "__dict__", {}).get(LATER) is later:     # None stands for what may not be imported
                 setattr(module, LATER, found)
 
 

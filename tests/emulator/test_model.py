@@ -173,6 +173,26 @@ def test_a_sample_of_workgroups_of_different_length(hip: runtime.Hip, run: Run) 
     assert found[0] == pytest.approx(64 * mean / 2100, rel=0.1)
 
 
+def test_a_mean_workgroup_lies_between_the_shortest_and_the_longest(hip: runtime.Hip, run: Run) -> None:
+    """Also where what the longer ones have more of is slower than the rest."""
+    assembled.option(hip, "sample", 48)
+    slow = loop(100, "\n".join(["v_exp_f32 v1, v2"] * 10)).replace("again", "more")
+
+    def modelled(longer: str) -> float:
+        body = f"""
+            {longer}
+            {loop(1000, "v_add_f32 v1, v2, v3")}
+            s_cmp_eq_u32 s21, 0
+            s_cbranch_scc1 short
+            {slow}
+          short:
+        """
+        return float(run(body, grid=64 * UNITS, lds=65536)["model"]["compute_units_us"])
+
+    short, mixed, long = (modelled(each) for each in ("s_mov_b32 s21, 0", "s_and_b32 s21, s2, 1", "s_mov_b32 s21, 1"))
+    assert mixed == pytest.approx((short + long) / 2, rel=0.1)
+
+
 def test_a_copy_takes_as_long_as_its_traffic_does_between_the_caches(hip: runtime.Hip, run: Run) -> None:
     assembled.option(hip, "sample", 0)
     count = 1 << 24

@@ -98,6 +98,7 @@ def test_whoever_looks_into_what_was_left_out_gets_it(tmp_path: Path, monkeypatc
     (tmp_path / "imports_it.py").write_text("import left_out\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(lean, "LATER", "left_out")
+    monkeypatch.setitem(sys.modules, "nowhere", None)        # what may not be imported
     lean.leave_out()
     imports_it = importlib.import_module("imports_it")
     assert isinstance(imports_it.left_out, lean.Later)
