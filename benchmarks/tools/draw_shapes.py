@@ -117,7 +117,7 @@ DRAW: dict[str, Callable[[random.Random, tuple[int, int]], dict[str, int | str] 
     "amd_fp8_mm": columns,
     "amd_mla_decode": layer,
     "flash_attention": lambda rng, tokens: _with(attention(rng, tokens, grouped=True), half=0),
-    "flash_attention_bwd": lambda rng, tokens: _narrow(_with(attention(rng, tokens, grouped=True), half=0)),
+    "flash_attention_bwd": lambda rng, tokens: _with(attention(rng, tokens, grouped=True), half=0),
     "flash_attention_fp8": lambda rng, tokens: _with(
         attention(rng, tokens, grouped=False), scales="head", rotated=0, outliers=0),
     "flash_attention_varlen": packed,
@@ -128,11 +128,6 @@ DRAW: dict[str, Callable[[random.Random, tuple[int, int]], dict[str, int | str] 
 
 def _with(case: dict[str, int | str] | None, **more: int | str) -> dict[str, int | str] | None:
     return None if case is None else {**case, **more}
-
-
-def _narrow(case: dict[str, int | str] | None) -> dict[str, int | str] | None:
-    """The backward pass is not offered at head dimension 256."""
-    return None if case is None or case["dim"] == 256 else case
 
 
 def drawn(problem: str, seed: int, count: int, tokens: tuple[int, int]) -> list[dict[str, int | str]]:

@@ -10,7 +10,7 @@
  * Query head h reads key head h / (heads_q / heads_k); dk and dv sum over the query heads that share a key head. With
  * causal != 0 the mask is bottom-right aligned: query i sees keys j <= i + seqlen_k - seqlen_q. A row that sees no key
  * has o = 0, lse = -inf and dq = 0, and adds nothing to dk and dv.
- * head_dim is 64 or 128; seqlen_q and seqlen_k are any positive sizes; heads_k divides heads_q.
+ * head_dim is 64, 128 or 256; seqlen_q and seqlen_k are any positive sizes; heads_k divides heads_q.
  * Every element of dq, dk and dv must be written. Workspace contents are undefined on entry.
  * Returns 0, a KernelStatus (kernels/common/status.h, negative) or the vendor's error code (positive). */
 #ifndef WARPWAVE_FLASH_ATTENTION_BWD_H

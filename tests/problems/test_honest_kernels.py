@@ -145,7 +145,7 @@ def test_torchs_own_gradients_pass(case: Any) -> None:
 
 
 @FEW
-@given(st.integers(1, 90), st.integers(1, 200), st.sampled_from([64, 128]), st.integers(0, 1), st.integers(0, 1),
+@given(st.integers(1, 90), st.integers(1, 200), st.sampled_from([64, 128, 256]), st.integers(0, 1), st.integers(0, 1),
        st.integers(0, 99))
 def test_gradients_from_rounded_weights_pass_twice_over(
     sq: int, sk: int, dim: int, causal: int, half: int, seed: int,

@@ -23,7 +23,6 @@ attention_cases = st.fixed_dictionaries({
     "batch": st.integers(1, 3), "sq": st.integers(1, 70), "sk": st.integers(1, 70), "hq": st.just(8),
     "hk": st.sampled_from([1, 2, 8]), "dim": st.sampled_from([64, 128, 256]), "causal": st.integers(0, 1),
     "half": st.integers(0, 1)})
-backward_cases = attention_cases.filter(lambda case: case["dim"] < 256)
 fp8_attention_cases = st.fixed_dictionaries({
     "batch": st.integers(1, 3), "sq": st.integers(1, 140), "sk": st.integers(1, 140), "hq": st.just(4),
     "hk": st.sampled_from([1, 2, 4]), "dim": st.sampled_from([64, 128, 256]), "causal": st.integers(0, 1),
@@ -45,7 +44,7 @@ loss_cases = st.fixed_dictionaries({
     "ignored": st.sampled_from(["none", "some", "all"]), "smoothing": st.sampled_from([0, 100])})
 CASES = {"hadamard_quantize": quantize_cases, "linear_cross_entropy": loss_cases,
          "fp8_gemm": gemm_cases, "amd_fp8_mm": gemm_cases, "flash_attention": attention_cases,
-         "flash_attention_bwd": backward_cases, "mla_decode": decode_cases, "mla_decode_fp8": decode_cases,
+         "flash_attention_bwd": attention_cases, "mla_decode": decode_cases, "mla_decode_fp8": decode_cases,
          "flash_attention_fp8": fp8_attention_cases, "flash_attention_varlen": packed_cases}
 any_case = st.sampled_from(NAMES).flatmap(lambda name: st.tuples(st.just(name), CASES[name]))
 

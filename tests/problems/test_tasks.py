@@ -134,12 +134,12 @@ def test_backward_cases_reach_the_corners() -> None:
     loaded = task("flash_attention_bwd")
     cases = loaded["tests"]
     assert {(case["dim"], case["causal"], case["half"]) for case in cases} == {
-        (d, c, f) for d in (64, 128) for c in (0, 1) for f in (0, 1)}
+        (d, c, f) for d in (64, 128, 256) for c in (0, 1) for f in (0, 1)}
     assert {1, 2, 4, 8} <= {case["hq"] // case["hk"] for case in cases}
     assert any(case["causal"] and case["sq"] > case["sk"] > 1 for case in cases)
     assert any(case["causal"] and case["sq"] < case["sk"] for case in cases)
     shapes = [(case["dim"], case["sq"], case["causal"]) for case in loaded["benchmarks"] if "steep" not in case]
-    assert shapes == [(d, s, c) for d in (64, 128) for s in (2048, 8192) for c in (0, 1)]
+    assert shapes == [(d, s, c) for d in (64, 128, 256) for s in (2048, 8192) for c in (0, 1)]
     for case in loaded["benchmarks"]:
         assert (case["batch"] * case["sq"], case["hq"] * case["dim"]) == (16384, 2048)
 

@@ -71,11 +71,18 @@ struct WideRows {
     template <int kRows, int kThreads, int kFirstGroup = 0, int kGroups = kPitch / (16 * kRowChunks)>
     static __device__ __forceinline__ void copy_async(
         uint32_t tile, const uint8_t* source, uint32_t source_pitch, int valid_rows) {
+        copy_async_as<kRows, kThreads, kFirstGroup, kGroups>(
+            recomputed_thread(), tile, source, source_pitch, valid_rows);
+    }
+
+    /// The same by kThreads threads of a block, of which this is number `thread`.
+    template <int kRows, int kThreads, int kFirstGroup = 0, int kGroups = kPitch / (16 * kRowChunks)>
+    static __device__ __forceinline__ void copy_async_as(
+        int thread, uint32_t tile, const uint8_t* source, uint32_t source_pitch, int valid_rows) {
         constexpr int kRowsPerPass = kThreads / kRowChunks;
         static_assert(
             kRowsPerPass % 8 == 0 && kRows % kRowsPerPass == 0,
             "each thread must meet only rows with the same swizzle key, and every pass must be whole");
-        const int thread = recomputed_thread();
         const int row = thread / kRowChunks, chunk = thread % kRowChunks * 16;
         const uint8_t* from = source + (row * source_pitch + chunk);  // a tile spans less than 4 GB
         const uint32_t to = tile + offset(row, chunk) + kFirstGroup * 128;

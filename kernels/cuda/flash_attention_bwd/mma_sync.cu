@@ -19,9 +19,13 @@
 // Cost. Seven products where a single pass needs five: S and dP are computed twice, in exchange for no atomic additions to
 // dQ in fp32, no zeroing before and no conversion after them.
 //
-//   head_dim   fixed x moving rows   warps x rows   shared memory
-//      64           128 x 64            8 x 16          65 KB
-//     128           128 x 32            8 x 16          97 KB
+//   head_dim   fixed x moving rows   warps x rows          shared memory
+//      64           128 x 64            8 x 16                 65 KB
+//     128           128 x 32            8 x 16                 97 KB
+//     256            64 x 16            4 x 16, keys twice     98 KB
+//
+// At head dimension 256 registers hold dK or dV of 16 keys. There two warps share them: one computes S^T, P and dV, the other
+// dP^T, dS and dK; P passes between them through shared memory, rounded.
 //
 // Memory. Moving tiles are double-buffered: the copy of tile n+1 (cp.async, 16 bytes, zero-fill behind the end) runs under
 // the products of tile n; one barrier per tile. Rows are swizzled by 16-byte chunks (common/wide_rows.h).
@@ -83,7 +87,7 @@ int launch(const BackwardCall& call, void* queue) {
     LAUNCH(by_queries, dim3(static_cast<unsigned>(query_tiles)), dim3(Tile::kThreads), Tile::kSharedBytes, queue)(a);
     const int launched = LAUNCH_STATUS();
     if (launched != kOk) return launched;
-    LAUNCH(by_keys, dim3(static_cast<unsigned>(key_tiles)), dim3(Tile::kThreads), Tile::kSharedBytes, queue)(a);
+    LAUNCH(by_keys, dim3(static_cast<unsigned>(key_tiles)), dim3(Tile::kKeyThreads), Tile::kSharedBytes, queue)(a);
     return LAUNCH_STATUS();
 }
 
@@ -92,6 +96,7 @@ int dispatch(const BackwardCall& a, void* queue) {
     switch (a.head_dim) {
         case 64: return launch<BackwardTile<Element, 64, 8, 64>>(a, queue);
         case 128: return launch<BackwardTile<Element, 128, 8, 32>>(a, queue);
+        case 256: return launch<BackwardTile<Element, 256, 4, 16>>(a, queue);
         default: return kUnsupportedShape;
     }
 }

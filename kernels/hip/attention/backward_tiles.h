@@ -8,20 +8,19 @@
 #include "tile/query_rows.h"
 #include "tile/transpose.h"
 
-constexpr int kBackwardThreads = 256;
-
 template <int D_>
 struct BackwardShape {
     static constexpr int kD = D_;
-    static constexpr int kRows = 4096 / kD;  // of a tile: 8 KB
+    static constexpr int kThreads = kD == 256 ? 512 : 256;
+    static constexpr int kRows = 16 * kThreads / kD;  // of a tile: a thread brings 4 by 8 values of one of two matrices
     static constexpr int kRowTiles = kRows / 16;
     static constexpr int kSteps = kD / 32;
     static constexpr int kChunks = kD / kHalvesPerChunk;  // 16-byte chunks of a row
     static constexpr int kColumnTiles = kD / 16;
     // Tiles of 16 rows that a wave owns, as many as registers hold: K, V, dK and dV, or q, dout and dQ.
-    static constexpr int kKeyTiles = kD == 64 ? 2 : 1, kQueryTiles = 2;
-    static constexpr int kKeys = kBackwardThreads / kWaveSize * kKeyTiles * 16;  // of a workgroup
-    static constexpr int kQueries = kBackwardThreads / kWaveSize * kQueryTiles * 16;
+    static constexpr int kKeyTiles = kD == 64 ? 2 : 1, kQueryTiles = kD == 256 ? 1 : 2;
+    static constexpr int kKeys = kThreads / kWaveSize * kKeyTiles * 16;  // of a workgroup
+    static constexpr int kQueries = kThreads / kWaveSize * kQueryTiles * 16;
     using Rows = KeyPanel<kD>;
     using Columns = ValuePanel<kRows>;
 };
@@ -33,12 +32,12 @@ struct alignas(16) BackwardTiles {
     uint8_t columns[Transposed][S::kRows * S::kD * 2];
 };
 
-/// This thread's share of two tiles on their way to LDS: 4 rows by 8 columns, of the first in two waves, of the second in
-/// the others.
+/// This thread's share of two tiles on their way to LDS: 4 rows by 8 columns, of the first in half of the waves, of the
+/// second in the others.
 template <class S, int Transposed>
 class BackwardTileLoader {
     static constexpr int kLoads = 4;
-    static constexpr int kTasks = kBackwardThreads / 2;
+    static constexpr int kTasks = S::kThreads / 2;
     static_assert(kTasks * kLoads == S::kRows * S::kChunks, "one task per thread");
 
     int which_, row_, chunk_;
@@ -48,7 +47,7 @@ public:
     /// Which rows and columns are neighbours in a wave is chosen so that stores of both kinds meet in few banks.
     __device__ __forceinline__ BackwardTileLoader() {
         const int task = static_cast<int>(threadIdx.x) % kTasks;
-        which_ = wave_id() / 2;
+        which_ = wave_id() / (kTasks / kWaveSize);
         if constexpr (S::kD == 64) {
             chunk_ = task % 8;
             row_ = task / 8 * kLoads;
@@ -64,7 +63,14 @@ public:
         const int left = rows - first < S::kRows ? rows - first : S::kRows;
         const BufferResource buffer = make_buffer(base, extent(left, pitch, S::kD * 2));
 #pragma unroll
-        for (int i = 0; i < kLoads; ++i) held_[i] = buffer_load_16(buffer, (row_ + i) * pitch + chunk_ * 16);
+        for (int i = 0; i < kLoads; ++i) {
+            if constexpr (S::kD == 256) {  // few registers are left: one address, and a buffer that begins at row i
+                const BufferResource later = make_buffer(base + i * (pitch / 2), extent(left - i, pitch, S::kD * 2));
+                held_[i] = buffer_load_16(later, row_ * pitch + chunk_ * 16);
+            } else {
+                held_[i] = buffer_load_16(buffer, (row_ + i) * pitch + chunk_ * 16);
+            }
+        }
     }
 
     /// Wait for what was requested and put it into LDS.

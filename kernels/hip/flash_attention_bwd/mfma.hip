@@ -90,9 +90,10 @@ __device__ __forceinline__ size_t row_of(int batch, int length, int row, int hea
 
 /// 1. As many lanes share a row as it has 16-byte pieces.
 template <class Half, int D>
-__global__ void __launch_bounds__(kBackwardThreads) row_terms(Gradients problem) {
+__global__ void __launch_bounds__(BackwardShape<D>::kThreads) row_terms(Gradients problem) {
     constexpr int kLanes = D / kHalvesPerChunk;
-    const long long row = static_cast<long long>(blockIdx.x) * (kBackwardThreads / kLanes) + threadIdx.x / kLanes;
+    const long long row =
+        static_cast<long long>(blockIdx.x) * (BackwardShape<D>::kThreads / kLanes) + threadIdx.x / kLanes;
     const int query = static_cast<int>(row % problem.term_rows);
     const long long any_head = row / problem.term_rows;
     if (any_head >= static_cast<long long>(problem.batch) * problem.heads_q) return;
@@ -113,6 +114,7 @@ __global__ void __launch_bounds__(kBackwardThreads) row_terms(Gradients problem)
     delta += from_lane_xor<2>(delta);
     delta += from_lane_xor<4>(delta);
     if constexpr (kLanes > 8) delta += from_lane_xor<8>(delta);
+    if constexpr (kLanes > 16) delta += from_lane_xor<16>(delta);
     if (part != 0) return;
     problem.row_lse[row] = lse;
     problem.row_delta[row] = delta;
@@ -139,7 +141,7 @@ __device__ __forceinline__ f32x4 load_terms(const float* terms, int first) {
 
 /// 2. dK and dV.
 template <class Half, int D>
-__global__ void __launch_bounds__(kBackwardThreads, 2) key_gradients(Gradients problem) {
+__global__ void __launch_bounds__(BackwardShape<D>::kThreads, 2) key_gradients(Gradients problem) {
     using S = BackwardShape<D>;
     __shared__ BackwardTiles<S, 2> tiles;
 
@@ -189,7 +191,7 @@ __global__ void __launch_bounds__(kBackwardThreads, 2) key_gradients(Gradients p
                 const f32x4 lse = load_terms(problem.row_lse + term, scored_key(t, 0));
                 const f32x4 delta = load_terms(problem.row_delta + term, scored_key(t, 0));
                 f32x4 score[S::kKeyTiles], dp[S::kKeyTiles];
-                for_each_chunk<2 * S::kSteps>([&](int i) {
+                for_each_chunk<2 * S::kSteps, D == 256 ? 2 : 4>([&](int i) {
                     return read_row<D>(tiles.rows[i / S::kSteps], of_rows, t, i % S::kSteps);
                 }, [&](int i, u32x4 row) {
                     if (i < S::kSteps) multiply_row<Half>(row, k, i, score);
@@ -230,7 +232,7 @@ __global__ void __launch_bounds__(kBackwardThreads, 2) key_gradients(Gradients p
 
 /// 3. dQ.
 template <class Half, int D>
-__global__ void __launch_bounds__(kBackwardThreads, 2) query_gradients(Gradients problem) {
+__global__ void __launch_bounds__(BackwardShape<D>::kThreads, 2) query_gradients(Gradients problem) {
     using S = BackwardShape<D>;
     __shared__ BackwardTiles<S, 1> tiles;
 
@@ -313,22 +315,22 @@ __global__ void __launch_bounds__(kBackwardThreads, 2) query_gradients(Gradients
 
 template <class Half, int D>
 int launch(Gradients problem, void* queue) {
-    constexpr long long kRowsAtOnce = kBackwardThreads / (D / kHalvesPerChunk);
-    const int key_blocks = ceil_div(problem.seqlen_k, BackwardShape<D>::kKeys),
-              query_blocks = ceil_div(problem.seqlen_q, BackwardShape<D>::kQueries);
+    using S = BackwardShape<D>;
+    constexpr long long kRowsAtOnce = S::kThreads / (D / kHalvesPerChunk);
+    const int key_blocks = ceil_div(problem.seqlen_k, S::kKeys), query_blocks = ceil_div(problem.seqlen_q, S::kQueries);
     const long long heads_q = static_cast<long long>(problem.batch) * problem.heads_q;
     const long long heads_k = static_cast<long long>(problem.batch) * problem.heads_k;
     const long long term_blocks = ceil_div(heads_q * problem.term_rows, kRowsAtOnce);
-    constexpr long long kMaxBlocks = 0xffffffffLL / kBackwardThreads;  // a grid has 32 bits of threads
+    constexpr long long kMaxBlocks = 0xffffffffLL / S::kThreads;  // a grid has 32 bits of threads
     if (term_blocks > kMaxBlocks || query_blocks * heads_q > kMaxBlocks || key_blocks * heads_k > kMaxBlocks)
         return kUnsupportedShape;
-    LAUNCH((row_terms<Half, D>), dim3(static_cast<unsigned>(term_blocks)), dim3(kBackwardThreads), 0, queue)(problem);
+    LAUNCH((row_terms<Half, D>), dim3(static_cast<unsigned>(term_blocks)), dim3(S::kThreads), 0, queue)(problem);
     problem.blocks = key_blocks;
     const dim3 of_keys(static_cast<unsigned>(key_blocks * heads_k));
-    LAUNCH((key_gradients<Half, D>), of_keys, dim3(kBackwardThreads), 0, queue)(problem);
+    LAUNCH((key_gradients<Half, D>), of_keys, dim3(S::kThreads), 0, queue)(problem);
     problem.blocks = query_blocks;
     const dim3 of_queries(static_cast<unsigned>(query_blocks * heads_q));
-    LAUNCH((query_gradients<Half, D>), of_queries, dim3(kBackwardThreads), 0, queue)(problem);
+    LAUNCH((query_gradients<Half, D>), of_queries, dim3(S::kThreads), 0, queue)(problem);
     return LAUNCH_STATUS();
 }
 
@@ -342,7 +344,7 @@ extern "C" int flash_attention_bwd(
     constexpr int kMaxRows = 1 << 29;
     if (batch < 1 || seqlen_q < 1 || seqlen_q > kMaxRows || seqlen_k < 1 || seqlen_k > kMaxRows || heads_k < 1 ||
         heads_q < 1 || heads_q % heads_k != 0 || heads_q > kMaxHeads || !(softmax_scale > 0.0f) ||
-        (head_dim != 64 && head_dim != 128))
+        (head_dim != 64 && head_dim != 128 && head_dim != 256))
         return kUnsupportedShape;
     const int term_rows = ceil_div(seqlen_q, kTermRows) * kTermRows;
     const size_t terms = static_cast<size_t>(batch) * static_cast<size_t>(heads_q) * static_cast<size_t>(term_rows);
@@ -370,5 +372,6 @@ extern "C" int flash_attention_bwd(
         softmax_scale,
         0};
     if (head_dim == 64) return half ? launch<Fp16, 64>(problem, queue) : launch<Bf16, 64>(problem, queue);
-    return half ? launch<Fp16, 128>(problem, queue) : launch<Bf16, 128>(problem, queue);
+    if (head_dim == 128) return half ? launch<Fp16, 128>(problem, queue) : launch<Bf16, 128>(problem, queue);
+    return half ? launch<Fp16, 256>(problem, queue) : launch<Bf16, 256>(problem, queue);
 }

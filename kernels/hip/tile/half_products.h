@@ -30,10 +30,10 @@ __device__ __forceinline__ int columns_base() {
     return ValuePanel<Rows>::offset(interleaved_row(0, lane_id() % 16), lane_id() / 16);
 }
 
-/// use(i, chunk) for the chunks read(i) of LDS, i = 0 .. Count-1; four are on their way while one is used.
-template <int Count, class Read, class Use>
+/// use(i, chunk) for the chunks read(i) of LDS, i = 0 .. Count-1; `Ahead` are on their way while one is used.
+template <int Count, int Ahead = 4, class Read, class Use>
 __device__ __forceinline__ void for_each_chunk(Read read, Use use) {
-    constexpr int kAhead = Count < 4 ? Count : 4;
+    constexpr int kAhead = Count < Ahead ? Count : Ahead;
     u32x4 chunk[kAhead];
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) chunk[i] = read(i);
