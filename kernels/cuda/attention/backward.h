@@ -9,6 +9,7 @@
 
 #include "attention/backward_call.h"
 #include "attention/backward_mainloop.h"
+#include "attention/backward_roles.h"
 #include "attention/backward_rows.h"
 #include "attention/backward_shape.h"
 #include "ceil_div.h"
@@ -30,7 +31,7 @@ namespace attention {
 
 // The main kernel of attention backward on wgmma: who loads, who multiplies dQ, and the roles of a block's warps.
 //
-// Two warpgroups have 64 keys each (attention/backward_mainloop.h). A third multiplies dQ = dS K from the dS they leave in
+// Two warpgroups have 64 keys each (attention/backward_mainloop.h), or a role each (attention/backward_roles.h). A third multiplies dQ = dS K from the dS they leave in
 // shared memory and has TMA add it to fp32 sums in global memory. So the key warpgroups never wait for each other, only for
 // room. Of the fourth, two or three threads load: tiles of Q, of dO, and keys and values. They meet at mbarriers: full (the
 // bytes have landed, or all key warps have stored) and empty (every warp that reads has read). Another thread adds dQ to the
@@ -132,14 +133,16 @@ __device__ __forceinline__ void report_added(const BackwardProblem& p, const Key
     raise_count(p.added + tile.head);
 }
 
-/// Leave a warp's rows of a part of dQ in shared memory for TMA: [8][32][4] numbers.
+/// Leave a piece of a warp's rows of a part of dQ in shared memory for TMA: [8 / kPieces][32][4] numbers.
 template <class Shape>
-__device__ __forceinline__ void write_part(
-    const BackwardMemory<Shape>& memory, const float (&d)[32], int part, int warp, int lane) {
-    uint8_t* const to = memory.start + (memory.sums(part, warp) - memory.address) + lane * 16;
+__device__ __forceinline__ void write_piece(
+    const BackwardMemory<Shape>& memory, const float (&d)[32], int piece, int place, int warp, int lane) {
+    constexpr int kCount = 8 / Shape::kPieces;
+    uint8_t* const to = memory.start + (memory.sums(place, warp) - memory.address) + lane * 16;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        *reinterpret_cast<float4*>(to + i * 512) = make_float4(d[4 * i], d[4 * i + 1], d[4 * i + 2], d[4 * i + 3]);
+    for (int i = 0; i < kCount; ++i) {
+        const float* const four = d + (piece * kCount + i) * 4;
+        *reinterpret_cast<float4*>(to + i * 512) = make_float4(four[0], four[1], four[2], four[3]);
     }
     fence_async_shared();
     __syncwarp();
@@ -151,7 +154,7 @@ template <class Shape, Order kOrder>
 __device__ __forceinline__ void multiply_queries(
     const BackwardMemory<Shape>& memory, const BackwardProblem& p, int warp, int lane) {
     constexpr bool kInOrder = kOrder == Order::kUp;
-    ShortRing<2> at;
+    ShortRing<Shape::kGradientStages> at;
     ShortRing<Shape::kPlaces> key_at;
     for (Board<Shape> board;;) {
         const KeyTile tile = board.read_by_warp(memory, lane);
@@ -184,21 +187,27 @@ __device__ __forceinline__ void multiply_queries(
                     if (lane == 0) mbarrier_arrive(memory.gradients_empty(at.stage()));
                     if (lane == 0 && left == 1) mbarrier_arrive(memory.keys_empty(key_at.stage()));
                 }
-                if constexpr (kInOrder) {
-                    mbarrier_wait(memory.sums_empty(part), (at.uses & 1) ^ 1);
-                    write_part<Shape>(memory, sums, part, warp, lane);
-                    if (lane == 0) mbarrier_arrive(memory.sums_full(part));
-                } else {
-                    if (lane == 0) tma_store_wait_read<1>();  // the part before the last one has left its place
-                    __syncwarp();
-                    write_part<Shape>(memory, sums, part, warp, lane);
-                    if (lane == 0) {
-                        float* const to = p.sums +
-                                          (static_cast<size_t>(visit.head) * p.rows + visit.tile * Shape::kQueries) *
-                                              Shape::kHeadDim +
-                                          part * 4096 + warp * 1024;
-                        bulk_reduce_add(to, memory.sums(part, warp), Shape::kPartBytes / 4);
-                        tma_store_commit();
+#pragma unroll
+                for (int piece = 0; piece < Shape::kPieces; ++piece) {
+                    const int use = part * Shape::kPieces + piece, place = use % 2;  // of the places, in this step
+                    if constexpr (kInOrder) {
+                        constexpr int kUses = Shape::kParts * Shape::kPieces / 2;  // of a place in a step
+                        mbarrier_wait(memory.sums_empty(place), (at.uses * kUses + use / 2 & 1) ^ 1);
+                        write_piece<Shape>(memory, sums, piece, place, warp, lane);
+                        if (lane == 0) mbarrier_arrive(memory.sums_full(place));
+                    } else {
+                        if (lane == 0) tma_store_wait_read<1>();  // the piece before the last one has left its place
+                        __syncwarp();
+                        write_piece<Shape>(memory, sums, piece, place, warp, lane);
+                        if (lane == 0) {
+                            float* const to =
+                                p.sums +
+                                (static_cast<size_t>(visit.head) * p.rows + visit.tile * Shape::kQueries) *
+                                    Shape::kHeadDim +
+                                part * 4096 + warp * 1024 + piece * (1024 / Shape::kPieces);
+                            bulk_reduce_add(to, memory.sums(place, warp), Shape::kPlaceBytes / 4);
+                            tma_store_commit();
+                        }
                     }
                 }
             }
@@ -214,26 +223,36 @@ __device__ __forceinline__ void multiply_queries(
 /// thread: it waits for memory, which the warpgroup of dQ has no time for.
 template <class Shape>
 __device__ __forceinline__ void add_in_order(const BackwardMemory<Shape>& memory, const BackwardProblem& p) {
-    uint32_t parity = 0;
+    constexpr int kUses = Shape::kParts * Shape::kPieces;  // of the two places, in a step
+    int step = 0;
     for (Board<Shape> board;;) {
         const KeyTile tile = board.read(memory);
         if (tile.head < 0) return;
         QueryOrder<Order::kUp> visit(p, tile);
         wait_for_zeros(p, tile);
-        for (int left = tile.steps(p); left > 0; --left, visit.next(p, tile), parity ^= 1) {
+        for (int left = tile.steps(p); left > 0; --left, visit.next(p, tile), ++step) {
             const size_t first_row = static_cast<size_t>(visit.head) * p.rows + visit.tile * Shape::kQueries;
             const int turn = turn_of(p, tile, visit.tile, Shape::kQueries, Shape::kKeys);
             wait_for_turn(p.turns + first_row / 64, turn);
             fence_async_global();
 #pragma unroll
-            for (int part = 0; part < Shape::kParts; ++part) {
-                mbarrier_wait(memory.sums_full(part), parity);
-                bulk_reduce_add(
-                    p.sums + first_row * Shape::kHeadDim + part * 4096, memory.sums(part, 0), Shape::kPartBytes);
+            for (int use = 0; use < kUses; ++use) {
+                float* const to = p.sums + first_row * Shape::kHeadDim + use / Shape::kPieces * 4096 +
+                                  use % Shape::kPieces * (1024 / Shape::kPieces);
+                mbarrier_wait(memory.sums_full(use % 2), step * (kUses / 2) + use / 2 & 1);
+                if constexpr (Shape::kPieces == 1) {
+                    bulk_reduce_add(to, memory.sums(use % 2, 0), Shape::kPlaceBytes);
+                } else {  // those of four warps lie apart
+#pragma unroll
+                    for (int warp = 0; warp < 4; ++warp) {
+                        bulk_reduce_add(to + warp * 1024, memory.sums(use % 2, warp), Shape::kPlaceBytes / 4);
+                    }
+                }
                 tma_store_commit();
+                if (use == 0) continue;
+                tma_store_wait_read<1>();
+                mbarrier_arrive(memory.sums_empty((use - 1) % 2));
             }
-            tma_store_wait_read<1>();
-            mbarrier_arrive(memory.sums_empty(0));
             tma_store_wait_read<0>();
             mbarrier_arrive(memory.sums_empty(1));
             bulk_wait_done<0>();
@@ -269,7 +288,13 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
     // Each role reads its lane itself: there is no register to keep it in for all.
     if (warp < Shape::kKeyWarps) {
         take_registers<Shape::kKeyRegisters>();
-        consume_keys<Shape, kOrder>(memory, p, warp / 4, warp % 4, lane_index());
+        if constexpr (Shape::kRoles == 1) {
+            consume_keys<Shape, kOrder>(memory, p, warp / 4, warp % 4, lane_index());
+        } else if (warp < Shape::kRoleWarps) {
+            consume_as<Shape, kOrder, 0>(memory, p, warp, lane_index());
+        } else {
+            consume_as<Shape, kOrder, 1>(memory, p, warp - Shape::kRoleWarps, lane_index());
+        }
     } else if (warp < Shape::kKeyWarps + Shape::kQueryWarps) {
         give_registers<Shape::kQueryRegisters>();
         multiply_queries<Shape, kOrder>(memory, p, warp - Shape::kKeyWarps, lane_index());
@@ -323,7 +348,7 @@ inline int choose_part_bits(const BackwardProblem& p, int queries, int keys, int
 }
 
 /// Lay the workspace out: sums, shifts, deltas, turns, counts, sums of keys. Returns false if it is too small.
-inline bool place_workspace(BackwardProblem* p, const BackwardCall& a, int head_dim) {
+inline bool place_workspace(BackwardProblem* p, const BackwardCall& a, int keys, int head_dim) {
     const size_t lines = static_cast<size_t>(a.batch) * a.heads * p->rows;
     const uintptr_t start = (reinterpret_cast<uintptr_t>(a.workspace) + 127) / 128 * 128;
     p->sums = reinterpret_cast<float*>(start);
@@ -338,7 +363,7 @@ inline bool place_workspace(BackwardProblem* p, const BackwardCall& a, int head_
     if (p->part_bits > 0) {
         p->key_sums = reinterpret_cast<float*>((end + 15) / 16 * 16);
         end = reinterpret_cast<uintptr_t>(
-            p->key_sums + static_cast<size_t>(a.batch) * a.key_heads * p->tiles * (2 * kKeyRows * head_dim));
+            p->key_sums + static_cast<size_t>(a.batch) * a.key_heads * p->tiles * (2 * keys * head_dim));
     }
     return a.workspace != nullptr && end - reinterpret_cast<uintptr_t>(a.workspace) <= a.workspace_bytes;
 }
@@ -365,7 +390,7 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     p.tiles = ceil_div(a.keys, Shape::kKeys);
     const long long lines = static_cast<long long>(a.batch) * a.heads * p.rows;
     constexpr bool kInOrder = kOrder == Order::kUp;
-    static_assert(Shape::kKeys == kKeyRows, "sums of keys");
+    static_assert(Shape::kKeys == kKeyRows<kHeadDim>, "sums of keys");
     p.part_bits = kInOrder ? 0 : choose_part_bits(p, Shape::kQueries, Shape::kKeys, kHeadDim, multiprocessors);
     p.heads_apart = p.part_bits > 0 && p.group >> p.part_bits > 0;
     const long long tasks = static_cast<long long>(a.batch) * a.key_heads * p.tasks_of_head(),
@@ -392,7 +417,7 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     const bool many = p.sections > 2;
     p.tends = many && (p.causal ? a.keys / 2 : a.keys) >= TENDED_KEYS;
     p.chores = (p.tends ? all - early + all - late : many ? all - early : 0) * p.pieces;
-    if (!place_workspace(&p, a, kHeadDim)) return kWorkspaceTooSmall;
+    if (!place_workspace(&p, a, Shape::kKeys, kHeadDim)) return kWorkspaceTooSmall;
 
     TensorMap queries, out, keys, values;
     int error = encode_head_tensor_map(&queries, {a.q, a.batch, a.queries, a.heads, kHeadDim}, Shape::kQueries);
@@ -416,8 +441,8 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     if (error != 0) return error;
     const int query_blocks = (all * p.group - finished) * (p.rows / 128);
     return launch_cluster(
-        finish_rows<Element, kHeadDim>, query_blocks + (p.part_bits > 0 ? 2 * all * p.tiles : 0), 256, 1, 0, kEarly,
-        queue, p, finished, query_blocks);
+        finish_rows<Element, kHeadDim>, query_blocks + (p.part_bits > 0 ? all * p.tiles * (Shape::kKeys / 64) : 0), 256,
+        1, 0, kEarly, queue, p, finished, query_blocks);
 }
 
 }  // namespace attention

@@ -35,14 +35,14 @@ __device__ __forceinline__ void issue_by_columns(float (&d)[Shape::kQueries / 2]
     }
 }
 
-/// Issue d += (64 keys x kQueries weights) x (kQueries rows of `rows`): dV or dK.
-template <class Shape>
+/// Issue d += (64 keys x kQueries weights) x (kQueries rows of `rows`): dV or dK, 2 kCount columns.
+template <class Shape, int kCount>
 __device__ __forceinline__ void issue_by_rows(
-    float (&d)[Shape::kHeadDim / 2], const uint32_t (&weights)[Shape::kQueries / 16][4], uint32_t rows) {
+    float (&d)[kCount], const uint32_t (&weights)[Shape::kQueries / 16][4], uint32_t rows) {
     const uint64_t b = wgmma_operand_transposed(rows, Shape::kQueryPitch);
 #pragma unroll
     for (int i = 0; i < Shape::kQueries / 16; ++i) {
-        Wgmma16<Shape::kHeadDim, typename Shape::Element, true>::product(d, weights[i], b + i * 128, true);
+        Wgmma16<2 * kCount, typename Shape::Element, true>::product(d, weights[i], b + i * 128, true);
     }
 }
 
@@ -52,6 +52,33 @@ __device__ __forceinline__ void hide_scores(float (&scores)[kCount], const int (
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
         if (i / 4 * 8 + lane % 4 * 2 + i % 2 < begins[i % 4 / 2]) scores[i] = -INFINITY;
+    }
+}
+
+/// dP - delta of a step, at the scale of deltas.
+template <class Shape>
+__device__ __forceinline__ void subtract_deltas(
+    float (&products)[Shape::kQueries / 2], const BackwardMemory<Shape>& memory, int stage, int lane) {
+    constexpr float kFactor = 1.0f / (1 << Shape::kWeightShift);
+#pragma unroll
+    for (int j = 0; j < Shape::kQueries / 8; ++j) {
+        const float2 delta = memory.pair(memory.deltas(stage), j, lane);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            float* const pair = products + 4 * j + 2 * half;
+            pair[0] = pair[0] * kFactor - delta.x;
+            pair[1] = pair[1] * kFactor - delta.y;
+        }
+    }
+}
+
+/// dS in pairs, from pairs of weights and eight differences.
+template <class Element>
+__device__ __forceinline__ void weigh_differences(uint32_t (&weights)[4], const float* differences) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+        const float2 weight = unpack_pair<Element>(weights[j]);
+        weights[j] = Element::pack(weight.x * differences[2 * j], weight.y * differences[2 * j + 1]);
     }
 }
 
@@ -184,16 +211,7 @@ __device__ __forceinline__ void consume_keys(
                 wgmma_wait<1>();
                 wgmma_results(products);
                 if (step == steps - 1) release(memory.values_empty(key_at.stage()));
-#pragma unroll
-                for (int j = 0; j < kPairs; ++j) {
-                    const float2 delta = memory.pair(memory.deltas(stage), j, lane);
-#pragma unroll
-                    for (int half = 0; half < 2; ++half) {
-                        float* const pair = products + 4 * j + 2 * half;
-                        pair[0] = pair[0] * kFactor - delta.x;
-                        pair[1] = pair[1] * kFactor - delta.y;
-                    }
-                }
+                subtract_deltas<Shape>(products, memory, stage, lane);
                 wgmma_wait<0>();
                 wgmma_results(dv);
                 mbarrier_wait(memory.gradients_empty(gradient_at.stage()), gradient_at.parity() ^ 1);
@@ -201,12 +219,7 @@ __device__ __forceinline__ void consume_keys(
                 release(memory.out_empty(stage));
 #pragma unroll
                 for (int i = 0; i < kPairs / 2; ++i) {
-#pragma unroll
-                    for (int j = 0; j < 4; ++j) {
-                        const float2 weight = unpack_pair<Element>(weights[i][j]);
-                        const float* const pair = products + 8 * i + 2 * j;
-                        weights[i][j] = Element::pack(weight.x * pair[0], weight.y * pair[1]);
-                    }
+                    weigh_differences<Element>(weights[i], products + 8 * i);
                     stmatrix_x4_trans(
                         memory.gradients(gradient_at.stage()) + own_gradient + i * (16 * 128), weights[i]);
                 }

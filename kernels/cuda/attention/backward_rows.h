@@ -26,7 +26,8 @@ struct BackwardRows {
 };
 
 constexpr int kPrepareThreads = 256, kPrepareRows = 128;  // rows of one head
-constexpr int kKeyRows = 128;                             // of a tile of keys
+template <int kHeadDim>
+constexpr int kKeyRows = kHeadDim > 128 ? 64 : 128;  // of a tile of keys
 
 /// Shifts and deltas of 128 query rows of one head, zeros for their turns and, in the first `zeroed` heads, for sums; counts;
 /// zeros for the sums of keys.
@@ -56,7 +57,7 @@ __global__ void __launch_bounds__(kPrepareThreads)
         }
     }
     if (p.part_bits > 0) {
-        const size_t fours = static_cast<size_t>(p.key_heads_in_all()) * p.tiles * (kKeyRows * kHeadDim / 2);
+        const size_t fours = static_cast<size_t>(p.key_heads_in_all()) * p.tiles * (kKeyRows<kHeadDim> * kHeadDim / 2);
         for (size_t i = static_cast<size_t>(blockIdx.x) * kPrepareThreads + thread; i < fours;
              i += static_cast<size_t>(gridDim.x) * kPrepareThreads) {
             reinterpret_cast<float4*>(p.key_sums)[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -162,16 +163,16 @@ __device__ __forceinline__ void tend_sums(const BackwardProblem& p) {
     }
 }
 
-/// Write dv (which = 0) or dk (1) of a tile of keys, scaled and rounded, from the sums that its parts left. Warp `warp` of the
-/// eight that have 16 keys each.
+/// Write dv (which = 0) or dk (1) of a tile of keys, scaled and rounded, from the sums that its parts left: the 16 keys of warp
+/// `warp`.
 template <class Element, int kHeadDim>
 __device__ __forceinline__ void write_keys(
     const BackwardProblem& p, int head, int tile, int which, int warp, int lane) {
-    const float* const from = key_sums<kHeadDim, kKeyRows / 16>(p, head, tile, which, warp) + lane;
+    const float* const from = key_sums<kHeadDim, kKeyRows<kHeadDim> / 16>(p, head, tile, which, warp) + lane;
     float sums[kHeadDim / 2];
 #pragma unroll
     for (int i = 0; i < kHeadDim / 2; ++i) sums[i] = from[i * 32];
-    const int key = tile * kKeyRows + warp * 16 + lane / 4;
+    const int key = tile * kKeyRows<kHeadDim> + warp * 16 + lane / 4;
     const size_t pitch = static_cast<size_t>(p.key_heads) * (kHeadDim * 2);
     uint8_t* const to = (which == 0 ? p.dv : p.dk) + (static_cast<size_t>(head / p.key_heads) * p.keys + key) * pitch +
                         head % p.key_heads * (kHeadDim * 2);
@@ -180,7 +181,7 @@ __device__ __forceinline__ void write_keys(
 }
 
 /// dq of 128 query rows of one head per block, from query head `first_head` on: of the heads that the main kernel leaves out.
-/// From block `query_blocks` on: dv or dk of a tile of keys, where tiles came in parts.
+/// From block `query_blocks` on: dv and dk of tiles of keys, where these came in parts, 16 keys of one of them per warp.
 template <class Element, int kHeadDim>
 __global__ void __launch_bounds__(256)
     finish_rows(const __grid_constant__ BackwardProblem p, int first_head, int query_blocks) {
@@ -191,9 +192,10 @@ __global__ void __launch_bounds__(256)
         write_queries<Element, kHeadDim>(
             p, first_head + block / blocks, block % blocks * 128 + thread / 32 * 16, thread % 32);
     } else {
-        const int place = (block - query_blocks) / 2;
+        constexpr int kWarps = kKeyRows<kHeadDim> / 16;
+        const int rows = (block - query_blocks) * 8 + thread / 32, place = rows / (2 * kWarps);
         write_keys<Element, kHeadDim>(
-            p, place / p.tiles, place % p.tiles, (block - query_blocks) % 2, thread / 32, thread % 32);
+            p, place / p.tiles, place % p.tiles, rows / kWarps % 2, rows % kWarps, thread % 32);
     }
 }
 

@@ -27,14 +27,16 @@ template <>
 constexpr int kShiftOfWeights<Fp16> = 10;
 
 /// Two key warpgroups with 64 keys each, one warpgroup for dQ, and one whose warps load and tend sums; kQueries at a time in
-/// a ring of kStages tiles of Q and of dO. With two places for keys and values the next tile's load early.
+/// a ring of kStages tiles of Q and of dO. With two places for keys and values the next tile's load early. At head dimension
+/// 256 registers hold dK or dV of 64 keys, not both: there the key warpgroups have the same 64 keys and a role each.
 template <class Element_, int kHeadDim_, int kQueries_, int kStages_, int kPlaces_>
 struct BackwardShape {
     using Element = Element_;
     static constexpr int kHeadDim = kHeadDim_, kQueries = kQueries_, kStages = kStages_;
-    static constexpr int kPlaces = kPlaces_;  // for a tile's keys and values
-    static constexpr int kGroups = 2, kKeys = 64 * kGroups, kSlices = kQueries / 64;
-    static constexpr int kKeyWarps = 4 * kGroups, kQueryWarps = 4;
+    static constexpr int kPlaces = kPlaces_;               // for a tile's keys and values
+    static constexpr int kRoles = kHeadDim > 128 ? 2 : 1;  // 0: S, P and dV; 1: dP, dS and dK
+    static constexpr int kGroups = 2, kKeys = 64 * kGroups / kRoles, kSlices = kQueries / 64;
+    static constexpr int kKeyWarps = 4 * kGroups, kRoleWarps = kKeyWarps / kRoles, kQueryWarps = 4;
     static constexpr int kThreads = 32 * (kKeyWarps + kQueryWarps) + 128;
     // What launch bounds give 512 threads is 128 each.
     static constexpr int kKeyRegisters = 208, kQueryRegisters = 64, kLoadRegisters = 32;
@@ -45,25 +47,28 @@ struct BackwardShape {
 
     // Tiles are [kHeadDim / 64][rows] of 128 bytes, dS is [keys / 64][queries], all in TMA's 128-byte swizzle.
     static constexpr int kKeyBytes = kKeys * kHeadDim * 2, kQueryBytes = kQueries * kHeadDim * 2;
-    static constexpr int kKeyPitch = kKeys * 128, kQueryPitch = kQueries * 128;       // between columns of 64
-    static constexpr int kGradientStages = 2, kGradientBytes = kQueries * kKeys * 2;  // of dS
+    static constexpr int kKeyPitch = kKeys * 128, kQueryPitch = kQueries * 128;                // between columns of 64
+    static constexpr int kGradientStages = 2 / kRoles, kGradientBytes = kQueries * kKeys * 2;  // of dS
+    static constexpr int kWeightBytes = (kRoles - 1) * kGradientBytes;  // of P, which roles pass on
     static constexpr int kNumberBytes = kQueries * 4;
-    static constexpr int kParts = kSlices * kHeadDim / 64,
-                         kPartBytes = 64 * 64 * 4;  // of dQ in fp32: 64 x 64 at a time
+    // dQ in fp32: parts of 64 x 64 are multiplied at a time and take turns, whole or in pieces, at two places.
+    static constexpr int kParts = kSlices * kHeadDim / 64, kPieces = kRoles, kPlaceBytes = 64 * 64 * 4 / kPieces;
     static constexpr int kValuesAt = kPlaces * kKeyBytes, kQueriesAt = 2 * kPlaces * kKeyBytes;
     static constexpr int kOutAt = kQueriesAt + kStages * kQueryBytes;
     static constexpr int kGradientsAt = kOutAt + kStages * kQueryBytes;
     static constexpr int kSumsAt = kGradientsAt + kGradientStages * kGradientBytes;
-    static constexpr int kShiftsAt = kSumsAt + kParts * kPartBytes;
+    static constexpr int kWeightsAt = kSumsAt + 2 * kPlaceBytes;
+    static constexpr int kShiftsAt = kWeightsAt + kWeightBytes;
     static constexpr int kDeltasAt = kShiftsAt + kStages * kNumberBytes;
     static constexpr int kBoardAt = kDeltasAt + kStages * kNumberBytes;
     static constexpr int kBarriersAt = kBoardAt + 2 * 16;
-    static constexpr int kBarriers = 2 * (2 * kPlaces + 2 + 2 * kStages + kGradientStages + kParts);
+    static constexpr int kBarriers = 2 * (2 * kPlaces + 2 + 2 * kStages + kGradientStages + 2 + kRoles - 1);
     static constexpr int kSharedBytes = kBarriersAt + kBarriers * 8;
 
-    static_assert(kHeadDim == 64 || kHeadDim == 128, "what kernel.h offers");
+    static_assert(kHeadDim == 64 || kHeadDim == 128 || kHeadDim == 256, "what kernel.h offers");
     static_assert(kQueries == 64 || kQueries == 128, "dQ is multiplied 64 queries at a time, sums are padded to 128");
-    static_assert(kParts == 2, "parts of dQ alternate between two places");
+    static_assert(kParts % 2 == 0, "a step begins with the first of two places");
+    static_assert(kRoles == 1 || kPlaces == 1, "roles wait for their operand alone");
     static_assert(kGroups * kKeyRegisters + kQueryRegisters + kLoadRegisters <= 4 * 128, "a wait for ever");
     static_assert(kSharedBytes <= 227 * 1024, "what a block can have");
 };
@@ -83,7 +88,7 @@ struct BackwardProblem {
     // [batch, key_heads]: threads that have added their part of a key tile to the sums, a warp's or a tile's.
     int* added;
     int* cleared;  // [batch, key_heads]: pieces of sums that the main kernel has set to zero
-    // [batch, key_heads, tiles][dv, dk][8 warps][head_dim / 2][32]: in fp32, as the accumulators, where tiles come in parts
+    // [batch, key_heads, tiles][dv, dk][warps of 16 keys][head_dim / 2][32]: in fp32, as the accumulators, where tiles come in parts
     float* key_sums;
     uint8_t* dq;  // [batch, queries, heads, head_dim]
     uint8_t* dk;  // [batch, keys, key_heads, head_dim]
@@ -222,9 +227,13 @@ struct BackwardMemory {
     __device__ __forceinline__ uint32_t gradients(int stage) const {
         return address + Shape::kGradientsAt + stage * Shape::kGradientBytes;
     }
-    /// Where a warp of dQ puts a part of its rows for TMA to add: [8][32][4] numbers.
+    /// Where a warp of dQ puts a piece of a part of its rows for TMA to add: [8 / kPieces][32][4] numbers.
     __device__ __forceinline__ uint32_t sums(int place, int warp) const {
-        return address + Shape::kSumsAt + place * Shape::kPartBytes + warp * (Shape::kPartBytes / 4);
+        return address + Shape::kSumsAt + place * Shape::kPlaceBytes + warp * (Shape::kPlaceBytes / 4);
+    }
+    /// Where the roles of a lane pass on four weights of each of two rows: 16 queries, of kQueries.
+    __device__ __forceinline__ uint4* weights(int i, int warp, int lane) const {
+        return reinterpret_cast<uint4*>(start + Shape::kWeightsAt) + (i * Shape::kRoleWarps + warp) * 32 + lane;
     }
     __device__ __forceinline__ uint32_t shifts(int stage) const {
         return address + Shape::kShiftsAt + stage * Shape::kNumberBytes;
@@ -261,19 +270,19 @@ struct BackwardMemory {
     __device__ __forceinline__ uint32_t gradients_empty(int stage) const {
         return barrier(kGradientBarriers + Shape::kGradientStages + stage);
     }
-    __device__ __forceinline__ uint32_t sums_full(int part) const { return barrier(kSumBarriers + part); }
-    __device__ __forceinline__ uint32_t sums_empty(int part) const {
-        return barrier(kSumBarriers + Shape::kParts + part);
-    }
+    __device__ __forceinline__ uint32_t sums_full(int place) const { return barrier(kSumBarriers + place); }
+    __device__ __forceinline__ uint32_t sums_empty(int place) const { return barrier(kSumBarriers + 2 + place); }
+    __device__ __forceinline__ uint32_t weights_full() const { return barrier(kSumBarriers + 4); }
+    __device__ __forceinline__ uint32_t weights_empty() const { return barrier(kSumBarriers + 5); }
 
     /// One thread. Counts are those of the warps that read a place, or of the threads that fill it; `readers`: threads that
     /// read the board beside warps.
     __device__ __forceinline__ void init_barriers(int readers) const {
         for (int place = 0; place < Shape::kPlaces; ++place) {
             mbarrier_init(keys_full(place), 1);
-            mbarrier_init(keys_empty(place), kWarpArrivals * Shape::kKeyWarps + Shape::kQueryWarps);
+            mbarrier_init(keys_empty(place), kWarpArrivals * Shape::kRoleWarps + Shape::kQueryWarps);
             mbarrier_init(values_full(place), 1);
-            mbarrier_init(values_empty(place), kWarpArrivals * Shape::kKeyWarps);
+            mbarrier_init(values_empty(place), kWarpArrivals * Shape::kRoleWarps);
         }
         for (int slot = 0; slot < 2; ++slot) {
             mbarrier_init(board_full(slot), 1);
@@ -286,12 +295,16 @@ struct BackwardMemory {
             mbarrier_init(out_empty(stage), kWarpArrivals * Shape::kKeyWarps);
         }
         for (int stage = 0; stage < Shape::kGradientStages; ++stage) {
-            mbarrier_init(gradients_full(stage), kWarpArrivals * Shape::kKeyWarps);
+            mbarrier_init(gradients_full(stage), kWarpArrivals * Shape::kRoleWarps);
             mbarrier_init(gradients_empty(stage), Shape::kQueryWarps);
         }
-        for (int part = 0; part < Shape::kParts; ++part) {
-            mbarrier_init(sums_full(part), Shape::kQueryWarps);
-            mbarrier_init(sums_empty(part), 1);
+        for (int place = 0; place < 2; ++place) {
+            mbarrier_init(sums_full(place), Shape::kQueryWarps);
+            mbarrier_init(sums_empty(place), 1);
+        }
+        if constexpr (Shape::kRoles > 1) {
+            mbarrier_init(weights_full(), kWarpArrivals * Shape::kRoleWarps);
+            mbarrier_init(weights_empty(), kWarpArrivals * Shape::kRoleWarps);
         }
         mbarrier_fence_init();
     }

@@ -7,7 +7,8 @@
 //!KERNEL tune EARLY_START=1,0
 //
 //   producer loop  attention/backward.h (load_queries, load_others)
-//   main loop      attention/backward_mainloop.h (consume_keys), attention/backward.h (multiply_queries)
+//   main loop      attention/backward_mainloop.h (consume_keys), attention/backward_roles.h (consume_as),
+//                  attention/backward.h (multiply_queries)
 //   epilogue       attention/backward_mainloop.h (store_accumulators), attention/backward_rows.h (write_queries)
 //
 // Attention backward for Hopper.
@@ -33,6 +34,11 @@
 //   head_dim   keys x queries   keys + values   ring     registers: keys, dQ, loads   shared memory
 //      64        128 x 128          2 + 2       2 + 2          208, 64, 32               226 KB
 //     128        128 x 64           1 + 1       3 + 3          208, 64, 32               226 KB
+//     256         64 x 64           1 + 1       2 + 2          208, 64, 32               226 KB
+//
+// Roles. At head dimension 256 registers hold dK or dV of 64 keys, not both. There the two warpgroups have the same 64 keys: one
+// multiplies S^T and dV, the other dP^T and dK, and rounded P passes between them through shared memory. No product is done
+// twice; each product by rows comes in two halves, as ptxas takes no instruction that needs more registers than a launch gives.
 //
 // Sums. dQ, and dK and dV of tiles in parts, are added in the order in which blocks come: results differ in the last bits
 // from run to run. IN_ORDER makes them
@@ -63,6 +69,8 @@ template <class Element>
 using D64 = BackwardShape<Element, 64, 128, 2, 2>;
 template <class Element>
 using D128 = BackwardShape<Element, 128, 64, 3, 1>;
+template <class Element>
+using D256 = BackwardShape<Element, 256, 64, 2, 1>;
 
 template <class Element>
 int dispatch(const BackwardCall& a, void* queue) {
@@ -74,6 +82,7 @@ int dispatch(const BackwardCall& a, void* queue) {
     switch (a.head_dim) {
         case 64: return launch_flash_backward<D64<Element>, kOrder>(a, multiprocessors, queue);
         case 128: return launch_flash_backward<D128<Element>, kOrder>(a, multiprocessors, queue);
+        case 256: return launch_flash_backward<D256<Element>, kOrder>(a, multiprocessors, queue);
         default: return kUnsupportedShape;
     }
 }

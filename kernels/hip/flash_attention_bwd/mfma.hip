@@ -6,9 +6,9 @@
 //
 // Algorithm. Three kernels.
 //   1. row_terms writes two numbers per query row to the workspace: lse in base 2, and delta = sum(dout * o).
-//   2. key_gradients: a workgroup of four waves owns 128 keys of one key head (64 for head_dim 128), each wave a quarter of
-//      them with their K and V in registers. It walks the queries of all heads that share the key head, in tiles of
-//      4096 / head_dim, and computes s = q k^T, p, dp = dout v^T, ds; then dv^T += dout^T p and dk^T += q^T ds.
+//   2. key_gradients: a workgroup owns some keys of one key head, each wave a part of them with their K and V in registers.
+//      It walks the queries of all heads that share the key head, in tiles, and computes s = q k^T, p, dp = dout v^T, ds; then
+//      dv^T += dout^T p and dk^T += q^T ds.
 //   3. query_gradients: a workgroup owns 128 queries of one head, with q and dout in registers, and walks the keys:
 //      s^T = k q^T, p, dp^T = v dout^T, ds; then dq^T += k^T ds^T.
 // So s and dp are computed twice, seven products in place of five. In return each sum has one owner: there are no atomics,
@@ -22,8 +22,9 @@
 //   head_dim  threads  keys (2)  queries (3)  rows of a tile  LDS bytes (2, 3)  workgroups per compute unit
 //   64        256      128       128          64              32 768, 24 576    2
 //   128       256      64        128          32              32 768, 24 576    2
+//   256       512      128       128          32              65 536, 49 152    1
 //
-// Shapes. head_dim 64, 128; any sequence lengths; heads_k divides heads_q; rows that see no key (lse = -inf) give 0 and add
+// Shapes. head_dim 64, 128, 256; any sequence lengths; heads_k divides heads_q; rows that see no key (lse = -inf) give 0 and add
 // nothing. softmax_scale must be positive. All pointers 16-byte aligned. Workspace: 8 bytes per query row, rows of a head
 // rounded up to 128.
 //
@@ -31,8 +32,8 @@
 // mask (the emulator found it).
 //
 // Limits. Few keys and heads leave compute units idle in the second kernel: neither queries nor the heads of a group are
-// split. With head_dim 128 each wave holds 16 keys in that kernel, since 32 spill: each read of LDS then serves two products
-// in place of four. Clang 20 and older split the vector registers into two fixed halves and spill.
+// split. With head_dim 128 and 256 each wave holds 16 keys in that kernel, since 32 spill: each read of LDS then serves two
+// products in place of four. Clang 20 and older split the vector registers into two fixed halves and spill.
 
 #include "kernel.h"
 #include "ceil_div.h"

@@ -162,6 +162,8 @@ def test_mla_decode_gives_the_same_bits_however_copies_and_warps_are_timed(mla):
     flash_case(2, 50, 130, 1, 1, 128, 0),
     flash_case(1, 131, 131, 2, 1, 128, 1, 1),
     flash_case(1, 30, 260, 4, 2, 128, 1),
+    flash_case(2, 40, 70, 2, 1, 256, 1),            # two warps of a role each
+    flash_case(1, 70, 33, 1, 1, 256, 1, 1),
 ], ids=lambda case: "-".join(map(str, case.values())))
 def test_flash_attention_bwd_matches_the_reference(backward, case):
     backward.check(case, workspace_bytes=8 * case["batch"] * case["hq"] * case["sq"])
@@ -170,6 +172,7 @@ def test_flash_attention_bwd_matches_the_reference(backward, case):
 
 def test_flash_attention_bwd_gives_the_same_bits_however_copies_and_warps_are_timed(backward):
     backward.same_in_every_schedule(flash_case(1, 130, 150, 2, 1, 64, 1), workspace_bytes=1 << 16)
+    backward.same_in_every_schedule(flash_case(1, 70, 70, 2, 1, 256, 1), workspace_bytes=1 << 16)
 
 
 @pytest.mark.parametrize("half", [0, 1])
@@ -177,7 +180,8 @@ def test_steep_scores(flash, varlen, backward, half):
     """Beyond the range of fp32's exponentials, with maxima that jump between tiles of keys."""
     flash.check(flash_case(1, 20, 500, 4, 2, 64, 0, half) | {"steep": 1})
     varlen.check(varlen_case(2, 40, 700, "tail", 2, 1, 64, 1, half) | {"steep": 1}, workspace_bytes=1 << 12)
-    backward.check(flash_case(1, 40, 500, 2, 1, 64, 1, half) | {"steep": 1}, workspace_bytes=1 << 16)
+    for dim in (64, 256):
+        backward.check(flash_case(1, 40, 500, 2, 1, dim, 1, half) | {"steep": 1}, workspace_bytes=1 << 16)
 
 
 def test_steep_scores_of_tokens(mla):

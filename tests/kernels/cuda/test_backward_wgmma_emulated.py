@@ -50,14 +50,18 @@ def name(value):
     (case(1, 130, 250, 2, 1, 128, 1), "late"),     # bottom-right mask
     (case(2, 300, 100, 1, 1, 128, 1), "eager"),      # rows that see no key
     (case(1, 1, 300, 2, 2, 64, 1), "late"),        # one query, which sees all keys
+    (case(2, 200, 100, 2, 1, 256, 0), "late"),     # two roles; the ring wraps; grouped heads, tails on both sides
+    (case(1, 270, 150, 1, 1, 256, 1, 1), "eager"),   # rows that see no key
+    (case(1, 1, 70, 1, 1, 256, 1), "eager"),
 ], ids=str)
 def test_gradients_match_the_reference(kernel, size, schedule):
     kernel.check(size, schedule=schedule, multiprocessors=2)
 
 
-def test_small_weights_keep_their_bits_in_fp16(kernel):
-    """dS is made of rounded weights: what fp16 cannot have whole would put dk off by twice its bound here."""
-    kernel.check(case(1, 128, 128, 1, 1, 128, 1, 1), seed=54)
+@pytest.mark.parametrize("dim", [128, 256])
+def test_small_weights_keep_their_bits_in_fp16(kernel, dim):
+    """dS is made of rounded weights: what fp16 cannot have whole would put dk off by twice its bound at 128."""
+    kernel.check(case(1, 128, 128, 1, 1, dim, 1, 1), seed=54)
 
 
 def test_rows_without_keys_are_exact(kernel):
@@ -75,6 +79,7 @@ def test_additions_in_order(other):
         other.check(size, schedule="eager")
     other.check(case(5, 40, 130, 2, 1, 64, 0))       # zeros and dq by the main kernel
     other.check(case(4, 200, 200, 2, 1, 64, 1))      # up, and in the last section down
+    other.check(case(1, 140, 150, 2, 1, 256, 1), schedule="eager")   # pieces of parts
 
 
 def test_sums_are_tended_by_the_main_kernel(kernel):
@@ -83,6 +88,7 @@ def test_sums_are_tended_by_the_main_kernel(kernel):
     kernel.check(case(4, 100, 520, 2, 2, 128, 1), schedule="eager")
     kernel.check(case(5, 40, 100, 1, 1, 64, 0), multiprocessors=2)
     kernel.check(case(6, 40, 70, 1, 1, 64, 0))       # zeros alone
+    kernel.check(case(4, 70, 130, 1, 1, 256, 1))
 
 
 @pytest.mark.parametrize(("size", "multiprocessors"), [
@@ -90,6 +96,7 @@ def test_sums_are_tended_by_the_main_kernel(kernel):
     (case(2, 70, 130, 3, 1, 128, 1, 1), 8),        # two heads and one; queries that see all keys
     (case(1, 520, 260, 1, 1, 64, 1, 1), 9),        # no group: parts have different queries
     (case(1, 100, 260, 1, 1, 128, 1), 16),         # more parts than tiles of queries: some are empty
+    (case(1, 100, 130, 4, 1, 256, 1), 16),
 ], ids=str)
 def test_tiles_in_parts_add_up(kernel, size, multiprocessors):
     """Few tiles of keys for many multiprocessors: blocks share a tile's work, and dk and dv are sums of theirs."""
@@ -104,7 +111,7 @@ def test_a_small_workspace_is_refused(kernel):
 
 
 def test_other_head_dimensions_are_refused(kernel):
-    size = case(1, 64, 64, 1, 1, 256, 0)
+    size = case(1, 64, 64, 1, 1, 192, 0)
     with pytest.raises(AssertionError, match="status -1"):
         kernel.run(size, kernel.reference.generate_input(**size, seed=1, device="cpu"))
 
@@ -113,6 +120,7 @@ def test_other_head_dimensions_are_refused(kernel):
 def test_steep_scores(kernel, half):
     """Beyond the range of fp32's exponentials, as are the log-sum-exps."""
     kernel.check(case(1, 150, 300, 2, 1, 64, 1, half) | {"steep": 1})
+    kernel.check(case(1, 70, 300, 2, 1, 256, 1, half) | {"steep": 1})
 
 
 FAULTS = {
