@@ -118,8 +118,8 @@ __device__ __forceinline__ void consume_as(
                     subtract_deltas<Shape>(products, memory, stage, lane);
                 }
                 release(near_empty(stage));
-                // As in consume_keys, this wait keeps what stands before it before the wait for the sums, and the next ones
-                // keep behind it what writes the weights.
+                // As in consume_keys, waits at barriers keep what stands before them before the wait for the sums. That for P's
+                // place stands here as well: behind it, it let five exponentials of 32 sink.
                 mbarrier_wait(far_full(stage), at.parity);
                 if constexpr (kScores) mbarrier_wait(memory.weights_empty(), passed.parity() ^ 1);
                 wgmma_wait<0>();

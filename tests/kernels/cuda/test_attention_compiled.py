@@ -12,7 +12,7 @@ from tests.kernels.cuda.built import ROOT, built, functions, has, spills
 
 KERNELS = {             # device function, how many; there are more functions than those
     "flash_attention": ("flash_forward", 10), "flash_attention_varlen": ("flash_forward", 12),
-    "flash_attention_bwd": ("backward_", 7), "mla_decode": ("latent_decode", 2),
+    "flash_attention_bwd": ("backward_", 11), "mla_decode": ("latent_decode", 2),
     "amd_mla_decode": ("latent_decode", 1),
 }
 FOR_ADA = ("amd_mla_decode",)

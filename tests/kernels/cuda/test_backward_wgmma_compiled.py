@@ -24,14 +24,14 @@ def test_nothing_spills_and_nothing_is_serialised(made):
     """208 registers hold dK, dV and one step's weights only just: ptxas serialises all products when they do not."""
     log, _ = made
     reports = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", log)
-    assert len(reports) >= 8
+    assert len(reports) >= 18
     assert set(reports) == {("0", "0")}
     assert not [line for line in log.splitlines() if re.search(r"\b(warning|error)\b|Performance Loss", line)]
 
 
 def test_every_instance_multiplies_by_wgmma_and_adds_by_tma(made):
     found = functions(made[1], "wgmma_flash_backward")
-    assert len(found) >= 4
+    assert len(found) >= 6
     for function in found:
         assert has(function, r"HGMMA\.64x\d+x16\.F32")
         assert any(".tnspB" in each.text for each in function.code)

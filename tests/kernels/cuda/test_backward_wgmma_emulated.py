@@ -133,6 +133,11 @@ FAULTS = {
     "parts": Fault(
         "attention/backward_shape.h", "t.last = first + p.share(count, t.part + 1) - 1;",
         "t.last = first + p.share(count, t.part + 1) - 1 + FAULT;"),
+    "unread": Fault(
+        "attention/backward_roles.h", "mbarrier_wait(memory.weights_empty(), passed.parity() ^ 1);",
+        shows="shared-race"),
+    "unwritten": Fault(
+        "attention/backward_roles.h", "mbarrier_wait(memory.weights_full(), passed.parity());", shows="shared-race"),
 }
 
 
@@ -140,12 +145,13 @@ def planted(root):
     kernel = built({"TENDED_KEYS": 1}, root)
 
     def check(fault):
-        size = case(4, 40, 130, 1, 1, 64, 0) if fault == "early" else case(1, 260, 260, 1, 1, 128, 1)
+        dim = 256 if fault[:2] == "un" else 128
+        size = case(4, 40, 130, 1, 1, 64, 0) if fault == "early" else case(1, 260, 260, 1, 1, dim, 1)
         kernel.check(size, multiprocessors=8 if fault == "parts" else 1)
 
     return kernel, check
 
 
 def test_faults_are_noticed(tmp_path):
-    """A check of the checks: to keep a place, mask wrongly or write dq too early does not pass."""
+    """A check of the checks: to keep a place, mask wrongly, write dq early or pass weights unasked does not pass."""
     planting.noticed(planting.outcomes(tmp_path, FAULTS, planted), FAULTS)
