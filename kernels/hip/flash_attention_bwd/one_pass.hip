@@ -26,6 +26,7 @@ struct OnePassShape : BackwardShape<D> {
     // A wave computes dq of 32 columns and 32 rows of a tile, from all keys of the workgroup.
     static constexpr int kSumTiles = 2, kSumSteps = kKeys / 32, kSumGroups = D / 32;
     static constexpr int kSums = kSumTiles * kSumTiles * 4;  // of a lane
+    static_assert(kSums == Base::kRowTiles * 2 * Base::kSteps, "one of them beside each chunk of rows");
     static_assert(kWaves * kWaveSize * kSums == Base::kRows * D, "the waves share a tile's dq");
     using Panel = KeyPanel<kKeys>;
 };
@@ -33,7 +34,7 @@ struct OnePassShape : BackwardShape<D> {
 template <class S>
 struct OnePassTiles {
     BackwardTiles<S, 2> moving;
-    alignas(16) uint8_t ds[S::kRows * S::kKeys * 2];  // a row per query
+    alignas(16) uint8_t ds[2][S::kRows * S::kKeys * 2];  // a row per query; of two tiles, by turns
 };
 
 /// Which 32 columns and 32 rows of a tile's dq this wave computes.
@@ -158,7 +159,26 @@ __global__ void __launch_bounds__(OnePassShape<D>::kThreads, 1) gradients(Gradie
         else multiply_column<Half>(chunk, i - kOfColumns, gradient, dk);
     };
 
-    Place place = {0, begin}, next = after(place);
+    // Products of a tile once p and ds are known: dv, dk, and dq into `dq`.
+    f32x4 dq[S::kSumTiles][S::kSumTiles];
+    constexpr int kOfGradients = 2 * kOfColumns + kOfSums;
+    const auto read_gradients = [&](int i, const uint8_t* ds) {
+        if (i < 2 * kOfColumns) return read_columns(i);
+        i -= 2 * kOfColumns;
+        return read_row<S::kKeys>(
+            ds + sum_rows<S>() * S::kKeys * 2, rows_base<S::kKeys>(), i / S::kSumSteps, i % S::kSumSteps);
+    };
+    const auto use_gradients = [&](int i, u32x4 chunk) {
+        if (i < 2 * kOfColumns) return use_columns(i, chunk);
+        i -= 2 * kOfColumns;
+        multiply_row<Half>(chunk, column_of_k, i % S::kSumSteps, dq[i / S::kSumSteps]);
+    };
+    const auto add_sum = [&](Place of, int e) {
+        float* const sum = problem.sums + sums_of<S>(first_head + of.head, problem.term_rows, of.query);
+        add_to_memory(sum + e * kWaveSize, dq[e / 8][e / 4 % 2][e % 4]);
+    };
+
+    Place place = {0, begin}, before = place, next = after(place);
     if (count > 0) {
         load(place);
         load_terms(place);
@@ -167,72 +187,74 @@ __global__ void __launch_bounds__(OnePassShape<D>::kThreads, 1) gradients(Gradie
         loader.transpose(column);
         loader.store_columns(tiles.moving, column);
         load(next);
+        for (int i = static_cast<int>(threadIdx.x) * kChunk; i < S::kRows * S::kKeys * 2; i += S::kThreads * kChunk)
+            write_chunk(tiles.ds[1], i, u32x4{});
         __syncthreads();
         for_each_chunk<kOfRows>(read_rows, use_rows);
         __syncthreads();
     }
     for (int tile = 0; tile < count; ++tile) {
-        // Products of the tile before with its columns; beside them p and ds of this tile, and the next one's rows to LDS.
+        // Products of the tile before; beside them p and ds of this tile, and the next one's rows to LDS.
+        uint8_t* const ds_here = tiles.ds[tile % 2];
+        const uint8_t* const ds_before = tiles.ds[1 - tile % 2];
         u32x2 next_weight[S::kKeyTiles][S::kRowTiles], next_gradient[S::kKeyTiles][S::kRowTiles];
         const int to_ds = computed_here(
             S::Panel::offset(lane_id() / 16 * 8, (wave_row + lane_id() % 16) / kHalvesPerChunk) + lane_id() % 8 * 2);
-        constexpr int kElements = S::kKeyTiles * S::kRowTiles * 4, kEach = kElements / (2 * kOfColumns);
-        float held_p = 0.0f, held_ds = 0.0f;
-        for_each_chunk<2 * kOfColumns>(read_columns, [&](int i, u32x4 chunk) {
-            use_columns(i, chunk);
+        constexpr int kPairs = S::kKeyTiles * S::kRowTiles * 2, kApart = kOfGradients / kPairs;
+        float p[kPairs][2];
+        for_each_chunk<kOfGradients>([&](int i) { return read_gradients(i, ds_before); }, [&](int i, u32x4 chunk) {
+            use_gradients(i, chunk);
+            if (i > 0 && (i - 1) % kApart == 0 && (i - 1) / kApart < kPairs) {
+                const int pair = (i - 1) / kApart, t = pair / 2 / S::kKeyTiles, n = pair / 2 % S::kKeyTiles, j = pair % 2;
+                float ds[2];
 #pragma unroll
-            for (int e = i * kEach; e < (i + 1) * kEach; ++e) {
-                const int t = e / 4 / S::kKeyTiles, n = e / 4 % S::kKeyTiles, j = e % 4;
-                const float s = scored_key(t, j) < hidden[n] - place.query ? -INFINITY : score[t][n][j];
-                const float p = exp2_approx(s * problem.scale() - lse[t][j]);
-                const float ds = p * (dp[t][n][j] - delta[t][j]);
-                if (j % 2 == 1) {
-                    next_weight[n][t][j / 2] = Half::cut(held_p, p);
-                    const uint32_t both = Half::cut(held_ds, ds);
-                    next_gradient[n][t][j / 2] = both;
+                for (int e = 0; e < 2; ++e) ds[e] = p[pair][e] * (dp[t][n][2 * j + e] - delta[t][2 * j + e]);
+                next_weight[n][t][j] = Half::cut(p[pair][0], p[pair][1]);
+                const uint32_t both = next_gradient[n][t][j] = Half::cut(ds[0], ds[1]);
 #pragma unroll
-                    for (int half = 0; half < 2; ++half)
-                        *reinterpret_cast<uint16_t*>(
-                            tiles.ds + S::Panel::at(to_ds, (t >> 1) * 32 + (t & 1) * 4 + j - 1 + half, n * 2)) =
-                            static_cast<uint16_t>(both >> 16 * half);
-                }
-                held_p = p, held_ds = ds;
+                for (int e = 0; e < 2; ++e)
+                    *reinterpret_cast<uint16_t*>(
+                        ds_here + S::Panel::at(to_ds, (t >> 1) * 32 + (t & 1) * 4 + 2 * j + e, n * 2)) =
+                        static_cast<uint16_t>(both >> 16 * e);
             }
-            if (i == 2 * kOfColumns - 3) loader.store_rows(tiles.moving);
+            if (i % kApart == 0 && i / kApart < kPairs) {
+                const int pair = i / kApart, t = pair / 2 / S::kKeyTiles, n = pair / 2 % S::kKeyTiles, j = pair % 2;
+#pragma unroll
+                for (int e = 0; e < 2; ++e) {
+                    const bool seen = scored_key(t, 2 * j + e) >= hidden[n] - place.query;
+                    const float s = score[t][n][2 * j + e] * problem.scale() - lse[t][2 * j + e];
+                    p[pair][e] = exp2_approx(seen ? s : -INFINITY);
+                }
+            }
+            if (i == kOfGradients - 3) loader.store_rows(tiles.moving);
             alternate_products<4, 3>();
         });
 #pragma unroll
         for (int n = 0; n < S::kKeyTiles; ++n)
 #pragma unroll
-            for (int t = 0; t < S::kRowTiles; ++t)
-                weight[n][t] = next_weight[n][t], gradient[n][t] = next_gradient[n][t];
+            for (int t = 0; t < S::kRowTiles; ++t) weight[n][t] = next_weight[n][t], gradient[n][t] = next_gradient[n][t];
         __syncthreads();
 
-        // dq of this tile, s and dp of the next one; beside them this tile's columns to LDS, and the one after next is requested.
-        f32x4 dq[S::kSumTiles][S::kSumTiles];
-        float* const sum = problem.sums + sums_of<S>(first_head + place.head, problem.term_rows, place.query);
+        // s and dp of the next tile; beside them this tile's columns to LDS, dq of the one before to memory, and the one after
+        // next is requested.
         const Place later = after(next);
-        for_each_chunk<kOfSums + kOfRows>([&](int i) {
-            if (i >= kOfSums) return read_rows(i - kOfSums);
-            return read_row<S::kKeys>(
-                tiles.ds + sum_rows<S>() * S::kKeys * 2, rows_base<S::kKeys>(), i / S::kSumSteps, i % S::kSumSteps);
-        }, [&](int i, u32x4 chunk) {
-            if (i < kOfSums) multiply_row<Half>(chunk, column_of_k, i % S::kSumSteps, dq[i / S::kSumSteps]);
-            else use_rows(i - kOfSums, chunk);
+        for_each_chunk<kOfRows>(read_rows, [&](int i, u32x4 chunk) {
+            use_rows(i, chunk);
             if (i == 0) load_terms(next);
             if (i == 1) loader.store_columns(tiles.moving, column);
-            if (i >= kOfSums) {
-                const int e = i - kOfSums;
-                add_to_memory(sum + e * kWaveSize, dq[e / 8][e / 4 % 2][e % 4]);
-            }
-            if (i == kOfSums + 2) loader.transpose(column);
-            if (i == kOfSums + 3) load(later);
+            add_sum(before, i);
+            if (i == 2) loader.transpose(column);
+            if (i == 3) load(later);
             alternate_products<4, 3>();
         });
-        place = next, next = later;
+        before = place, place = next, next = later;
         __syncthreads();
     }
-    if (count > 0) for_each_chunk<2 * kOfColumns>(read_columns, use_columns);
+    if (count > 0) {
+        for_each_chunk<kOfGradients>([&](int i) { return read_gradients(i, tiles.ds[1 - count % 2]); }, use_gradients);
+#pragma unroll
+        for (int e = 0; e < S::kSums; ++e) add_sum(before, e);
+    }
 
     const BufferResource out_k = make_buffer(problem.dk + origin, bytes);
     const BufferResource out_v = make_buffer(problem.dv + origin, bytes);
