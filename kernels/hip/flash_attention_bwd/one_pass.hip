@@ -1,6 +1,36 @@
 // SPDX-License-Identifier: MIT
 //!KERNEL summary FlashAttention backward on MFMA 16x16x16 in one pass over queries: dQ is summed by fp32 atomics
 //!KERNEL arch gfx942
+//
+// FlashAttention (backward) for MI300 (CDNA3): dQ, dK and dV, causal (bottom-right) or full, grouped heads.
+//
+// Algorithm. Three kernels.
+//   1. row_terms writes two numbers per query row to the workspace (lse in base 2, delta = sum(dout * o)), and zeros for dq.
+//   2. gradients: a workgroup of four waves owns 128 keys of one key head, each wave 32 of them with their K and V in registers.
+//      It walks the queries of all heads that share the key head, in tiles of 4096 / head_dim, and computes s = q k^T, p,
+//      dp = dout v^T, ds; then dv^T += dout^T p and dk^T += q^T ds. The waves exchange ds through LDS, and each multiplies it
+//      with its 32 columns of all 128 keys, which lie in registers, too: dq = ds k. It is added to fp32 sums in memory.
+//   3. write_dq: dq in 16 bits.
+// Five products, where mfma.hip has seven. In return, workgroups of a head add to dq by atomics, in no order: dq differs from
+// run to run in its last bits. dk and dv do not. mfma.hip is for those who need all bits again.
+//
+// A wave has a SIMD and its 512 registers to itself, so what is to be done beside products must stand between them. The loop
+// has two halves with a barrier behind each. In the first, dv, dk and dq of the tile before are multiplied, and p and ds of this
+// tile computed from s and dp; in the second, s and dp of the next tile. What is read in one half is stored in the other, so
+// each tile lies in LDS once (and transposed), ds twice by turns. Weights are cut to 16 bits, not rounded, and are larger
+// before by what a cut takes away on average (tile/half.h).
+//
+//   head_dim  threads  keys  rows of a tile  LDS bytes  workgroups per compute unit
+//   64        256      128   64              65 536     1
+//   128       256      128   32              49 152     1
+//
+// Sums of dq lie as the lanes hold them, so that an instruction adds to 256 bytes in a row.
+//
+// Shapes. head_dim 64, 128; any sequence lengths; heads_k divides heads_q; rows that see no key (lse = -inf) give 0 and add
+// nothing. softmax_scale must be positive. All pointers 16-byte aligned. Workspace: 8 + 4 * head_dim bytes per query row, rows
+// of a head rounded up to 128.
+//
+// Limits. head_dim 256 does not fit the registers of two waves on a SIMD. Few keys and heads leave compute units idle.
 
 #include "kernel.h"
 #include "ceil_div.h"
@@ -205,7 +235,8 @@ __global__ void __launch_bounds__(OnePassShape<D>::kThreads, 1) gradients(Gradie
         for_each_chunk<kOfGradients>([&](int i) { return read_gradients(i, ds_before); }, [&](int i, u32x4 chunk) {
             use_gradients(i, chunk);
             if (i > 0 && (i - 1) % kApart == 0 && (i - 1) / kApart < kPairs) {
-                const int pair = (i - 1) / kApart, t = pair / 2 / S::kKeyTiles, n = pair / 2 % S::kKeyTiles, j = pair % 2;
+                const int pair = (i - 1) / kApart, t = pair / 2 / S::kKeyTiles, n = pair / 2 % S::kKeyTiles,
+                          j = pair % 2;
                 float ds[2];
 #pragma unroll
                 for (int e = 0; e < 2; ++e) ds[e] = p[pair][e] * (dp[t][n][2 * j + e] - delta[t][2 * j + e]);
@@ -227,12 +258,12 @@ __global__ void __launch_bounds__(OnePassShape<D>::kThreads, 1) gradients(Gradie
                 }
             }
             if (i == kOfGradients - 3) loader.store_rows(tiles.moving);
-            alternate_products<4, 3>();
         });
 #pragma unroll
         for (int n = 0; n < S::kKeyTiles; ++n)
 #pragma unroll
-            for (int t = 0; t < S::kRowTiles; ++t) weight[n][t] = next_weight[n][t], gradient[n][t] = next_gradient[n][t];
+            for (int t = 0; t < S::kRowTiles; ++t)
+                weight[n][t] = next_weight[n][t], gradient[n][t] = next_gradient[n][t];
         __syncthreads();
 
         // s and dp of the next tile; beside them this tile's columns to LDS, dq of the one before to memory, and the one after
@@ -245,7 +276,6 @@ __global__ void __launch_bounds__(OnePassShape<D>::kThreads, 1) gradients(Gradie
             add_sum(before, i);
             if (i == 2) loader.transpose(column);
             if (i == 3) load(later);
-            alternate_products<4, 3>();
         });
         before = place, place = next, next = later;
         __syncthreads();

@@ -26,15 +26,3 @@ __device__ __forceinline__ int computed_here(int value) {
 
 /// Nothing is moved across this place when instructions are put in order.
 __device__ __forceinline__ void schedule_barrier() { __builtin_amdgcn_sched_barrier(0); }
-
-/// Between two schedule barriers: `Times` times a matrix instruction and then up to `Others` other vector instructions, which
-/// issue while it runs.
-template <int Times, int Others>
-__device__ __forceinline__ void alternate_products() {
-    constexpr int kVector = 0x2, kMatrix = 0x8;
-#pragma unroll
-    for (int i = 0; i < Times; ++i) {
-        __builtin_amdgcn_sched_group_barrier(kMatrix, 1, 0);
-        __builtin_amdgcn_sched_group_barrier(kVector, Others, 0);
-    }
-}
