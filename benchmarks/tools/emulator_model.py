@@ -50,7 +50,8 @@ MASKED: list[tuple[str, int, int, int, int, dict[str, int], int]] = [
 # The backward pass: kernel, batch, heads, length, head dimension, mask, workgroups that run (0: --sample).
 BACKWARD = [
     ("mfma", 2, 16, 8192, 128, 0, 0), ("one_pass", 2, 16, 8192, 128, 0, 0), ("one_pass", 2, 32, 8192, 64, 0, 0),
-    ("one_pass", 8, 16, 2048, 128, 0, 0), ("one_pass", 8, 16, 2048, 128, 1, 256), ("one_pass", 32, 16, 512, 128, 1, 256),
+    ("one_pass", 8, 16, 2048, 128, 0, 0), ("one_pass", 8, 16, 2048, 128, 1, 256),
+    ("one_pass", 32, 16, 512, 128, 1, 256),
 ]
 # Query heads, keys; batch 128. Nobody published a time: the floor is the bytes' or the products', whichever is longer.
 MLA = [(16, 4096), (16, 8192), (128, 4096), (128, 8192)]
@@ -139,7 +140,8 @@ def backward(emulator: Emulator, sample: int) -> Iterator[tuple[str, float, floa
         kernel = Kernel(emulator, f"hip/flash_attention_bwd/{name}.hip")
         emulator.set(sample=run or sample)
         case: dict[str, int | str] = {
-            "batch": batch, "sq": length, "sk": length, "hq": heads, "hk": heads, "dim": dim, "causal": causal, "half": 0}
+            "batch": batch, "sq": length, "sk": length, "hq": heads, "hk": heads, "dim": dim, "causal": causal,
+            "half": 0}
         kernel.run(**case)
         launches = emulator.counters()
         time = modelled(launches)

@@ -27,7 +27,8 @@ LDS_BYTES = 64 * 1024
 
 
 @pytest.fixture(scope="module", params=[
-    f"{problem}/{variant}" for problem in sorted(MATRIX_INSTRUCTIONS) for variant in ["mfma", *OTHERS.get(problem, [])]])
+    f"{problem}/{variant}" for problem in sorted(MATRIX_INSTRUCTIONS)
+    for variant in ["mfma", *OTHERS.get(problem, [])]])
 def built(request: pytest.FixtureRequest) -> tuple[str, Binary]:
     """(problem/variant, binary) for gfx942."""
     try:
@@ -43,7 +44,7 @@ def test_nothing_spills(built: tuple[str, Binary]) -> None:
 
 
 def test_its_waves_fit_each_simd(built: tuple[str, Binary]) -> None:
-    """512 vector registers per lane and SIMD are shared by the waves on it; one wave alone hides only what it does itself."""
+    """512 vector registers per lane and SIMD are shared by the waves on it; one alone hides what it does itself."""
     most = 512 if built[0] in ONE_WAVE else 256
     assert {kernel.name: kernel.registers for kernel in built[1].usage.kernels if kernel.registers > most} == {}
 
