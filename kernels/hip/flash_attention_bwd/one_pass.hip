@@ -30,7 +30,8 @@
 // nothing. softmax_scale must be positive. All pointers 16-byte aligned. Workspace: 8 + 4 * head_dim bytes per query row, rows
 // of a head rounded up to 128.
 //
-// Limits. Short sequences with a mask are slower than in mfma.hip. head_dim 256 does not fit the registers of two waves on a SIMD. Few keys and heads leave compute units idle.
+// Limits. Short sequences with a mask are slower than in mfma.hip. head_dim 256 does not fit the registers of two waves on a
+// SIMD. Few keys and heads leave compute units idle.
 
 #include "kernel.h"
 #include "ceil_div.h"
