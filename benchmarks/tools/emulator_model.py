@@ -47,6 +47,12 @@ MASKED: list[tuple[str, int, int, int, int, dict[str, int], int]] = [
     ("flash_attention_fp8", 8, 16, 2048, 128, {}, 256),
     ("flash_attention_bwd", 32, 16, 512, 128, {}, 512),
 ]
+# The backward pass: kernel, batch, heads, length, head dimension, mask, workgroups that run (0: --sample).
+BACKWARD = [
+    ("mfma", 2, 16, 8192, 128, 0, 0), ("one_pass", 2, 16, 8192, 128, 0, 0), ("one_pass", 2, 32, 8192, 64, 0, 0),
+    ("one_pass", 8, 16, 2048, 128, 0, 0), ("one_pass", 8, 16, 2048, 128, 1, 256),
+    ("one_pass", 32, 16, 512, 128, 1, 256),
+]
 # Query heads, keys; batch 128. Nobody published a time: the floor is the bytes' or the products', whichever is longer.
 MLA = [(16, 4096), (16, 8192), (128, 4096), (128, 8192)]
 HBM, BF16 = 4.3e12, 708e12      # bytes and FLOP a second, as in LOOPS
@@ -125,6 +131,21 @@ def masked(emulator: Emulator) -> Iterator[tuple[str, float, float, str]]:
         launches = emulator.counters()
         time = modelled(launches)
         label = ", ".join((name, *map(str, (batch, heads, length, dim)), *(f"{k}={v}" for k, v in tunables.items())))
+        yield label, time, kernel.problem.binding.flops(case) / time * 1e-6, _parts(launches)
+
+
+def backward(emulator: Emulator, sample: int) -> Iterator[tuple[str, float, float, str]]:
+    """Kernel and shape, modelled µs, TFLOP/s of visible pairs, parts."""
+    for name, batch, heads, length, dim, causal, run in BACKWARD:
+        kernel = Kernel(emulator, f"hip/flash_attention_bwd/{name}.hip")
+        emulator.set(sample=run or sample)
+        case: dict[str, int | str] = {
+            "batch": batch, "sq": length, "sk": length, "hq": heads, "hk": heads, "dim": dim, "causal": causal,
+            "half": 0}
+        kernel.run(**case)
+        launches = emulator.counters()
+        time = modelled(launches)
+        label = ", ".join((name, *map(str, (batch, heads, length, dim)), "causal" if causal else "full"))
         yield label, time, kernel.problem.binding.flops(case) / time * 1e-6, _parts(launches)
 
 
@@ -227,13 +248,22 @@ def _mla(emulator: Emulator, sample: int) -> list[Row]:
 
 def _masked(emulator: Emulator, _sample: int) -> list[Row]:
     """No row: nobody published a time."""
+    return _unpublished(masked(emulator))
+
+
+def _backward(emulator: Emulator, sample: int) -> list[Row]:
+    return _unpublished(backward(emulator, sample))
+
+
+def _unpublished(found: Iterator[tuple[str, float, float, str]]) -> list[Row]:
     _table("kernel, B, H, S, D", "ours, modelled µs", "TFLOP/s", "parts, µs")
-    for shape, time, rate, parts in masked(emulator):
+    for shape, time, rate, parts in found:
         _line(shape, f"{time:.1f}", f"{rate:.0f}", parts)
     return []
 
 
-TABLES = {"loops": _loops, "fp8": _fp8, "square": _square, "attention": _attention, "masked": _masked, "mla": _mla}
+TABLES = {"loops": _loops, "fp8": _fp8, "square": _square, "attention": _attention, "masked": _masked,
+          "backward": _backward, "mla": _mla}
 
 
 def main() -> None:

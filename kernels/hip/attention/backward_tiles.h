@@ -73,14 +73,27 @@ public:
         }
     }
 
+    using Columns = u32x2[kHalvesPerChunk];
+
     /// Wait for what was requested and put it into LDS.
     __device__ __forceinline__ void store(BackwardTiles<S, Transposed>& tiles) const {
+        store_rows(tiles);
+        if (which_ >= Transposed) return;
+        Columns column;
+        transpose(column);
+        store_columns(tiles, column);
+    }
+
+    /// The same in three steps.
+    __device__ __forceinline__ void store_rows(BackwardTiles<S, Transposed>& tiles) const {
         const int base = computed_here(S::Rows::offset(row_, chunk_));
 #pragma unroll
         for (int i = 0; i < kLoads; ++i) write_chunk(tiles.rows[which_], S::Rows::at(base, i, 0), held_[i]);
-        if (which_ >= Transposed) return;
-        u32x2 column[kHalvesPerChunk];
-        transpose_halves(held_, column);
+    }
+
+    __device__ __forceinline__ void transpose(Columns& column) const { transpose_halves(held_, column); }
+
+    __device__ __forceinline__ void store_columns(BackwardTiles<S, Transposed>& tiles, const Columns& column) const {
         const int to = computed_here(S::Columns::offset(chunk_ * kHalvesPerChunk, row_ / 8) + row_ % 8 * 2);
 #pragma unroll
         for (int i = 0; i < kHalvesPerChunk; ++i)

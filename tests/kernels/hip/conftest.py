@@ -33,9 +33,9 @@ def emulator() -> Iterator[Emulator]:
 
 @pytest.fixture(scope="module")
 def hip_kernel(emulator: Emulator) -> Builder:
-    """``hip_kernel(problem, **defines)``: the mfma variant of a problem."""
-    def get(problem: str, **defines: int) -> emulated.Kernel:
-        file = emulated.ROOT / f"kernels/hip/{problem}/mfma.hip"
+    """``hip_kernel(problem, variant, **defines)``: a kernel file of a problem."""
+    def get(problem: str, variant: str = "mfma", **defines: int) -> emulated.Kernel:
+        file = emulated.ROOT / f"kernels/hip/{problem}/{variant}.hip"
         abi = signature(problem)
         return emulated.Kernel(emulator, emulated.compiled(file, problem, tuple(sorted(defines.items()))), abi.symbol,
                                {param.name: param.ctype for param in abi.params})

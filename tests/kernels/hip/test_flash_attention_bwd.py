@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""kernels/hip/flash_attention_bwd/mfma.hip on the emulated MI300X: what the problem's cases leave out."""
+"""kernels/hip/flash_attention_bwd on the emulated MI300X: what the problem's cases leave out."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ UNSUPPORTED, TOO_SMALL = -1, -2
 HEADS, DIM, SCALE = 2, 64, 0.125
 
 
-def operands(sq: int, sk: int) -> list[np.ndarray]:
-    """q, k, v, o, dout (bf16 bit patterns [1, length, 2, 64]) and lse of full attention."""
+def operands(sq: int, sk: int, apart: float | None = None) -> list[np.ndarray]:
+    """q, k, v, o, dout (bf16 bit patterns [1, length, 2, 64]) and lse of full attention. ``apart``: element 0 of all
+    queries; its negative, of all keys.
+    """
     rng = np.random.default_rng([sq, sk])
-    q, k, v, dout = (emulated.bf16(rng.standard_normal((1, length, HEADS, DIM))) for length in (sq, sk, sk, sq))
+    values = [rng.standard_normal((1, length, HEADS, DIM)) for length in (sq, sk, sk, sq)]
+    if apart is not None:
+        values[0][..., 0], values[1][..., 0] = apart, -apart
+    q, k, v, dout = (emulated.bf16(each) for each in values)
     scores = SCALE * np.einsum("bihc,bjhc->bhij", emulated.from_bf16(q), emulated.from_bf16(k))
     lse = np.log(np.exp(scores).sum(-1))
     o = np.einsum("bhij,bjhc->bihc", np.exp(scores - lse[..., None]), emulated.from_bf16(v))
@@ -64,3 +69,28 @@ def test_declines_what_it_cannot_do(hip_kernel: Builder, change: dict[str, float
         0, 0, float(sizes["scale"]), other, 8192, None)
     assert status == UNSUPPORTED
     assert (out == 0x7FFF).all()
+
+
+def test_one_pass_needs_room_for_the_sums_of_dq(hip_kernel: Builder) -> None:
+    """130 rows of a head count as 256. A second call finds what the first one left in the sums, and is as right."""
+    data, room = operands(130, 150), (8 + 4 * DIM) * HEADS * 256
+    kernel = hip_kernel("flash_attention_bwd", "one_pass")
+    for _ in range(2):
+        status, outputs = run(kernel, data, room)
+        assert status == 0
+        for got, want in zip(outputs, gradients(data), strict=True):
+            np.testing.assert_allclose(emulated.from_bf16(got), want, atol=0.02 * np.abs(want).max())
+    status, outputs = run(kernel, data, room - 1)
+    assert status == TOO_SMALL
+    assert all((output == 0x7FFF).all() for output in outputs)
+
+
+def test_one_pass_hides_keys_beyond_the_last(hip_kernel: Builder) -> None:
+    """All scores near -312: a key of zeros that does not exist would have a weight of e^312, and 0 * inf reach dq."""
+    data = operands(70, 40, apart=50.0)
+    status, outputs = run(hip_kernel("flash_attention_bwd", "one_pass"), data, 1 << 20)
+    assert status == 0
+    for got, want in zip(outputs, gradients(data), strict=True):
+        assert np.isfinite(emulated.from_bf16(got)).all()
+        np.testing.assert_allclose(
+            emulated.from_bf16(got)[..., 1:], want[..., 1:], atol=0.02 * np.abs(want[..., 1:]).max())
