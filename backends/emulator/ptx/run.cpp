@@ -183,14 +183,21 @@ private:
     }
 
     void deadlock(Cluster& cluster) {
-        std::string text = "every warp waits:";
+        std::string text = "every warp waits";
+        // Also barriers at which nobody waits: who came there once too often shows by them.
+        for (const Block& each : cluster.blocks)
+            for (size_t i = 0; i < std::size(each.barriers); ++i)
+                if (const Barrier& barrier = each.barriers[i]; barrier.arrived)
+                    text += ", barrier " + std::to_string(i) + " has " + std::to_string(barrier.arrived) +
+                            (barrier.expected ? " of " + std::to_string(barrier.expected) : "") + " threads";
+        text += ":";
         const Block* block = nullptr;
         const Warp* first = nullptr;
         for (const Block& each : cluster.blocks)
             for (const Warp& warp : each.warps) {
                 if (warp.done()) continue;
                 if (!first) first = &warp, block = &each;
-                if (text.size() < 600)
+                if (text.size() < 800)
                     text +=
                         " warp " + std::to_string(warp.index) + " at '" +
                         launch_.program->function->statements[launch_.program->ops[warp.splits[0].pc].statement].text +

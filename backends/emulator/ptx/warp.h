@@ -87,6 +87,7 @@ struct Warp {
     };
     std::vector<PendingStore> stores;
     u32 stores_committed[kLanes] = {};
+    u32 allowance = 0;  // registers of a thread since setmaxnreg; 0: as many as at the launch
     // barrier.cluster: the phase that the warp arrived in, plus 1; 0: none that it has not waited for.
     u64 cluster_arrival = 0;
     // wgmma: how many it has issued, and how many at each commit.

@@ -71,6 +71,12 @@ wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd5, %r
 wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
 LAST: bar.sync 0; ret; }"""
 
+# Two warpgroups take registers that the third one gives.
+REGISTERS = HEAD + """setp.lt.u32 %p0, %r0, 256; @%p0 bra TAKE; setmaxnreg.dec.sync.aligned.u32 24; bra END;
+TAKE: setmaxnreg.inc.sync.aligned.u32 240; setp.ge.u32 %p1, %r0, 32; @%p1 bra END;
+ld.global.u32 %r4, [%rd3]; st.global.u32 [%rd4], %r4;
+END: bar.sync 0; ret; }"""
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -96,6 +102,8 @@ FAULTS = {
     "a barrier for more threads than come": Fault(BETWEEN, "READ: bar.sync 1,", "READ: bar.sync 2,", "barrier", 64),
     "unlike counts at a barrier": Fault(BETWEEN, "READ: bar.sync 1, 64", "READ: bar.sync 1, 96", "barrier", 64),
     "barrier 16": Fault(BETWEEN, "READ: bar.sync 1, 64", "READ: bar.sync 16, 64", "barrier", 64),
+    "more registers than the block has": Fault(REGISTERS, "u32 24;", "u32 32;", "barrier", 384),
+    "registers that nobody gives": Fault(REGISTERS, "setmaxnreg.dec.sync.aligned.u32 24;", "", "barrier", 384),
     "no mbarrier": Fault(BULK, "mbarrier.init.shared::cta.b64 [%r5], 1;", "", "mbarrier"),
     "an mbarrier elsewhere": Fault(BULK, "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r5], 0",
                                    "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r5+8], 0", "mbarrier"),
@@ -141,6 +149,14 @@ def test_a_fault_is_found_and_its_twin_is_not(cuda: Cuda, name: str) -> None:
         run(cuda, wrong, fault.block)
     assert [each["check"] for each in refused.value.findings] == [fault.check], refused.value
     assert "PTX line" in refused.value.findings[0]["text"]
+
+
+def test_a_deadlock_says_how_many_have_come_to_each_barrier(cuda: Cuda) -> None:
+    fault = FAULTS["a barrier for more threads than come"]
+    with pytest.raises(Refused) as refused:
+        run(cuda, fault.kernel.replace(fault.right, fault.wrong), fault.block)
+    text = refused.value.findings[0]["text"]
+    assert "every warp waits, barrier 1 has 32 of 64 threads, barrier 2 has 32 of 64 threads: warp 0 at" in text
 
 
 @pytest.mark.parametrize(("kernel", "block"), [(THROUGH, 32), (BULK, 32), (STORE, 32), (ARRIVALS, 64), (TWO, 64)],

@@ -208,8 +208,6 @@ const Decoders kTable{
     {"membar", decode_nothing},
     {"fence", decode_fence},
     {"griddepcontrol", decode_griddepcontrol},
-    // Registers are not counted.
-    {"setmaxnreg", decode_nothing},
     {"prefetch", decode_nothing},
     {"prefetchu", decode_nothing},
     {"discard", decode_nothing},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What lanes of a warp and warps of a block do together, and jumps. PTX ISA 9.0, sections 9.7.9.6, 9.7.12, 9.7.13.
+// What lanes of a warp and warps of a block do together, jumps, setmaxnreg. PTX ISA 9.0, sections 9.7.9.6, 9.7.12, 9.7.13.
 #include "forms.h"
 
 namespace emu::ptx {
@@ -190,6 +190,33 @@ bool decode_bar(Builder& b) {
     return b.op.run;
 }
 
+// ---- setmaxnreg
+
+// A block has the registers that its launch got. How many ptxas decides, so this is the most that it can be: what does not fit here
+// fits on no device. Warps that have ended are taken to give theirs back.
+constexpr u32 kRegisters = 65536, kMostOfThread = 256, kGranule = 8;
+
+Flow give_registers(Warp& w, const Op& op) {
+    w.allowance = static_cast<u32>(op.immediate);
+    return Flow::Next;
+}
+Flow take_registers(Warp& w, const Op& op) {
+    const std::vector<Warp>& warps = w.block->warps;
+    const u32 count = static_cast<u32>(warps.size());
+    const u32 at_launch = std::min(kMostOfThread, kRegisters / (count * kLanes) / kGranule * kGranule);
+    u32 wanted = static_cast<u32>(op.immediate);
+    for (const Warp& each : warps)
+        if (&each != &w && each.alive) wanted += each.allowance ? each.allowance : at_launch;
+    return wanted > count * at_launch ? Flow::Again : give_registers(w, op);
+}
+bool decode_setmaxnreg(Builder& b) {
+    if (b.operand(0).kind != Operand::Kind::Number) return false;
+    b.op.run = b.has("inc") ? take_registers : b.has("dec") ? give_registers : nullptr;
+    b.op.immediate = static_cast<i64>(b.operand(0).value);
+    b.op.together = true;
+    return b.op.run;
+}
+
 // ---- shfl, vote, match, redux, activemask
 
 enum class Shuffle : u8 { Up, Down, Bfly, Idx };
@@ -353,12 +380,19 @@ bool decode_redux(Builder& b) {
 }
 
 const Decoders kTable{
-    {"bra", decode_bra},     {"exit", decode_exit},
-    {"brx", decode_brx},     {"bar", decode_bar},
-    {"barrier", decode_bar}, {"shfl", decode_shfl},
-    {"vote", decode_vote},   {"match", decode_match},
-    {"redux", decode_redux}, {"activemask", decode_activemask},
-    {"elect", decode_elect}, {"mapa", decode_mapa},
+    {"bra", decode_bra},
+    {"exit", decode_exit},
+    {"brx", decode_brx},
+    {"bar", decode_bar},
+    {"barrier", decode_bar},
+    {"shfl", decode_shfl},
+    {"vote", decode_vote},
+    {"match", decode_match},
+    {"redux", decode_redux},
+    {"activemask", decode_activemask},
+    {"elect", decode_elect},
+    {"mapa", decode_mapa},
+    {"setmaxnreg", decode_setmaxnreg},
 };
 
 }  // namespace
