@@ -199,6 +199,8 @@ def planted(root):
     file = f"{KERNEL}.cu"
     built_sooner = (
         (file, "    const Plan<Few> few(", "#if 0\n    const Plan<Few> few("),
+        (file, "    constexpr bool kNarrow", "#endif\n    constexpr bool kNarrow"),
+        (file, "    const int filling", "#if 0\n    const int filling"),
         (file, "    return launch_tiles<", "#endif\n    return launch_tiles<"),
         (file, "dispatch<Fp16>", "dispatch<Bf16>"),
         (file, "        case 128: return choose<Element, 128>(a, workspace, workspace_bytes, queue);\n", ""),
