@@ -31,9 +31,9 @@ namespace attention {
 
 // The main kernel of attention backward on wgmma: who loads, who multiplies dQ, and the roles of a block's warps.
 //
-// Two warpgroups have 64 keys each (attention/backward_mainloop.h), or a role each (attention/backward_roles.h). A third multiplies dQ = dS K from the dS they leave in
-// shared memory and has TMA add it to fp32 sums in global memory. So the key warpgroups never wait for each other, only for
-// room. Of the fourth, two or three threads load: tiles of Q, of dO, and keys and values. They meet at mbarriers: full (the
+// Two warpgroups have 64 keys each (attention/backward_mainloop.h), or a role each (attention/backward_roles.h). A third
+// multiplies dQ = dS K from the dS they leave in shared memory and has TMA add it to fp32 sums in global memory. So key
+// warpgroups never wait for each other, only for room and, with roles, for P. Of the fourth, two or three threads load: tiles of Q, of dO, and keys and values. They meet at mbarriers: full (the
 // bytes have landed, or all key warps have stored) and empty (every warp that reads has read). Another thread adds dQ to the
 // sums if that has an order, and the last warp tends the sums: zeros before they are needed, dq when they are complete.
 

@@ -21,7 +21,8 @@
 namespace attention {
 
 /// Weights of a step's scores, those of tile `first_query` on of which stage `stage` has the shifts. `key`: this thread's
-/// first; queries from `clear` on see all keys of its warpgroup.
+/// first; queries from `clear` on see all keys of its warpgroup. consume_keys has this in its loop: called from there, ptxas
+/// lets 31 of 32 exponentials sink behind the wait for the sums.
 template <class Shape>
 __device__ __forceinline__ void weigh_scores(
     float (&scores)[Shape::kQueries / 2], const BackwardMemory<Shape>& memory, const BackwardProblem& p, int stage,

@@ -88,7 +88,8 @@ struct BackwardProblem {
     // [batch, key_heads]: threads that have added their part of a key tile to the sums, a warp's or a tile's.
     int* added;
     int* cleared;  // [batch, key_heads]: pieces of sums that the main kernel has set to zero
-    // [batch, key_heads, tiles][dv, dk][warps of 16 keys][head_dim / 2][32]: in fp32, as the accumulators, where tiles come in parts
+    // [batch, key_heads, tiles][dv, dk][warps of 16 keys][head_dim / 2][32]: in fp32, as the accumulators, where tiles come
+    // in parts
     float* key_sums;
     uint8_t* dq;  // [batch, queries, heads, head_dim]
     uint8_t* dk;  // [batch, keys, key_heads, head_dim]

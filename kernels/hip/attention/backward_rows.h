@@ -2,7 +2,10 @@
 // What the backward kernels share: their arguments, and the kernel that comes first, row_terms.
 #pragma once
 
+#include <cstddef>
+
 #include "attention/backward_tiles.h"
+#include "ceil_div.h"
 #include "isa/lanes.h"
 #include "kernel.h"
 #include "online_softmax.h"
@@ -41,6 +44,47 @@ struct Gradients {
         return limit < seqlen_k ? limit : seqlen_k;
     }
 };
+
+/// The arguments that kernel.h names as a problem, with `numbers` fp32 numbers of workspace per row of terms: two for the terms,
+/// the others for sums of dq. Returns kUnsupportedShape or kWorkspaceTooSmall.
+inline int arrange(
+    Gradients* problem, const void* q, const void* k, const void* v, const void* o, const void* dout, const float* lse,
+    void* dq, void* dk, void* dv, int batch, int seqlen_q, int seqlen_k, int heads_q, int heads_k, int causal,
+    float softmax_scale, void* workspace, size_t workspace_bytes, int numbers) {
+    constexpr int kMaxHeads = 1 << 14;  // 128 rows of all heads are addressed with 31 bits
+    constexpr int kMaxRows = 1 << 29;
+    if (batch < 1 || seqlen_q < 1 || seqlen_q > kMaxRows || seqlen_k < 1 || seqlen_k > kMaxRows || heads_k < 1 ||
+        heads_q < 1 || heads_q % heads_k != 0 || heads_q > kMaxHeads || !(softmax_scale > 0.0f))
+        return kUnsupportedShape;
+    const int term_rows = ceil_div(seqlen_q, kTermRows) * kTermRows;
+    const size_t terms = static_cast<size_t>(batch) * static_cast<size_t>(heads_q) * static_cast<size_t>(term_rows);
+    if (!workspace || workspace_bytes < terms * static_cast<size_t>(numbers) * sizeof(float)) return kWorkspaceTooSmall;
+    float* const row_lse = static_cast<float*>(workspace);
+    *problem = {
+        static_cast<const uint16_t*>(q),
+        static_cast<const uint16_t*>(k),
+        static_cast<const uint16_t*>(v),
+        static_cast<const uint16_t*>(o),
+        static_cast<const uint16_t*>(dout),
+        lse,
+        static_cast<uint16_t*>(dq),
+        static_cast<uint16_t*>(dk),
+        static_cast<uint16_t*>(dv),
+        row_lse,
+        row_lse + terms,
+        numbers > 2 ? row_lse + 2 * terms : nullptr,
+        0.0f,
+        batch,
+        seqlen_q,
+        seqlen_k,
+        heads_q,
+        heads_k,
+        term_rows,
+        causal,
+        softmax_scale,
+        0};
+    return kOk;
+}
 
 /// Where row `row` of a head begins, in tensors [batch, length, heads, D].
 template <int D>

@@ -269,39 +269,12 @@ extern "C" int flash_attention_bwd(
     const void* q, const void* k, const void* v, const void* o, const void* dout, const float* lse, void* dq, void* dk,
     void* dv, int batch, int seqlen_q, int seqlen_k, int heads_q, int heads_k, int head_dim, int half, int causal,
     float softmax_scale, void* workspace, size_t workspace_bytes, void* queue) {
-    constexpr int kMaxHeads = 1 << 14;  // 128 rows of all heads are addressed with 31 bits
-    constexpr int kMaxRows = 1 << 29;
-    if (batch < 1 || seqlen_q < 1 || seqlen_q > kMaxRows || seqlen_k < 1 || seqlen_k > kMaxRows || heads_k < 1 ||
-        heads_q < 1 || heads_q % heads_k != 0 || heads_q > kMaxHeads || !(softmax_scale > 0.0f) ||
-        (head_dim != 64 && head_dim != 128 && head_dim != 256))
-        return kUnsupportedShape;
-    const int term_rows = ceil_div(seqlen_q, kTermRows) * kTermRows;
-    const size_t terms = static_cast<size_t>(batch) * static_cast<size_t>(heads_q) * static_cast<size_t>(term_rows);
-    if (!workspace || workspace_bytes < 2 * terms * sizeof(float)) return kWorkspaceTooSmall;
-    float* row_lse = static_cast<float*>(workspace);
-    const Gradients problem = {
-        static_cast<const uint16_t*>(q),
-        static_cast<const uint16_t*>(k),
-        static_cast<const uint16_t*>(v),
-        static_cast<const uint16_t*>(o),
-        static_cast<const uint16_t*>(dout),
-        lse,
-        static_cast<uint16_t*>(dq),
-        static_cast<uint16_t*>(dk),
-        static_cast<uint16_t*>(dv),
-        row_lse,
-        row_lse + terms,
-        nullptr,
-        0.0f,
-        batch,
-        seqlen_q,
-        seqlen_k,
-        heads_q,
-        heads_k,
-        term_rows,
-        causal,
-        softmax_scale,
-        0};
+    if (head_dim != 64 && head_dim != 128 && head_dim != 256) return kUnsupportedShape;
+    Gradients problem;
+    const int status = arrange(
+        &problem, q, k, v, o, dout, lse, dq, dk, dv, batch, seqlen_q, seqlen_k, heads_q, heads_k, causal, softmax_scale,
+        workspace, workspace_bytes, 2);
+    if (status != kOk) return status;
     if (head_dim == 64) return half ? launch<Fp16, 64>(problem, queue) : launch<Bf16, 64>(problem, queue);
     if (head_dim == 128) return half ? launch<Fp16, 128>(problem, queue) : launch<Bf16, 128>(problem, queue);
     return half ? launch<Fp16, 256>(problem, queue) : launch<Bf16, 256>(problem, queue);

@@ -50,6 +50,16 @@ def name(value):
     (case(2, 129, 290, 1, 1, 128, 1, "block"), "late", 2),           # behind the tail another batch lies
     (case(1, 130, 290, 1, 1, 256, 0, "head"), "late", 1),
     (case(1, 129, 257, 1, 1, 256, 1, "block", 1, 1), "eager", 1),
+    # the first tile is one step, of which its first warpgroup sees half; others follow in the same block
+    (case(1, 300, 300, 1, 1, 64, 1, "head"), "random:1", 1),
+    (case(1, 300, 300, 1, 1, 128, 1, "head"), "late", 1),
+    (case(1, 300, 300, 1, 1, 128, 1, "block"), "eager", 1),
+    (case(1, 300, 300, 1, 1, 256, 1, "head"), "late", 1),
+    (case(1, 300, 300, 1, 1, 256, 1, "block"), "random:2", 1),
+    (case(1, 1100, 1100, 1, 1, 64, 1, "head"), "late", 1),           # the tile of three consumers
+    # half a step of keys and nothing else
+    (case(1, 200, 60, 1, 1, 64, 0, "head"), "late", 1),
+    (case(1, 200, 60, 1, 1, 256, 0, "head"), "late", 1),
     (case(1, 1, 1, 2, 1, 64, 0, "tensor"), "late", 64),            # few queries: transposed in the block
     (case(1, 65, 150, 2, 1, 128, 1, "block"), "eager", 64),
     (case(1, 3, 170, 1, 1, 256, 0, "head"), "late", 64),
@@ -60,7 +70,8 @@ def test_matches_the_reference(kernel, size, schedule, processors):
 
 @pytest.mark.parametrize("size", [
     case(1, 130, 500, 2, 2, 128, 0, "tensor", 0, 1), case(1, 130, 300, 1, 1, 128, 1, "head"),
-    case(1, 130, 290, 1, 1, 256, 1, "head")], ids=name)
+    case(1, 130, 290, 1, 1, 256, 1, "head"), case(1, 200, 90, 1, 1, 128, 0, "head"),
+    case(1, 300, 300, 1, 1, 256, 1, "head")], ids=name)
 def test_matches_the_reference_sharing(sharing, size):
     sharing.check(size, schedule="late", multiprocessors=1, workspace_bytes=room(size))
 
