@@ -76,13 +76,13 @@ __device__ __forceinline__ void issue_fp8_scores(
     }
 }
 
-/// Issue out += P V.
-template <class Shape>
+/// Issue out += P V for 32 * kCount keys.
+template <class Shape, int kCount>
 __device__ __forceinline__ void issue_fp8_output(
-    float (&out)[Shape::kHeadDim / 2], const uint32_t (&weights)[Shape::kKeys / 32][4], uint32_t values) {
+    float (&out)[Shape::kHeadDim / 2], const uint32_t (&weights)[kCount][4], uint32_t values) {
     const uint64_t b = Shape::kValueRow == 128 ? wgmma_operand(values) : wgmma_operand_64(values);
 #pragma unroll
-    for (int i = 0; i < Shape::kKeys / 32; ++i) {
+    for (int i = 0; i < kCount; ++i) {
         const uint32_t offset = i * 32 / Shape::kValueRow * (Shape::kValuePitch >> 4) + i * 32 % Shape::kValueRow / 16;
         Wgmma<Shape::kHeadDim>::product(out, weights[i], operand_at(b, offset), true);
     }
@@ -145,11 +145,11 @@ __device__ __forceinline__ void consume_fp8_flash(
                 }
             };
             // The warpgroup's first row sees all keys of so many steps; each further one sees one more, up to the end.
-            const int whole =
+            const int unmasked =
                 (p.causal ? min(p.keys, tile.first_query + group * 64 + 1 + p.keys - p.queries) : p.keys) /
                 Shape::kKeys;
-            const auto softmax = [&](float (&scores)[Shape::kKeys / 2], float (&corrections)[2], int step) {
-                if (step >= whole) {
+            const auto softmax = [&](auto& scores, float (&corrections)[2], int step) {
+                if (step >= unmasked) {
                     int limits[2];
 #pragma unroll
                     for (int half = 0; half < 2; ++half) {
@@ -168,17 +168,17 @@ __device__ __forceinline__ void consume_fp8_flash(
             uint32_t weights[Shape::kKeys / 32][4];
             // What a step leaves for the next one: weights to be packed, and what out is yet to be multiplied with.
             float scores[Shape::kKeys / 2], corrections[2];
-            const auto start_scores = [&] {
+            const auto start_scores = [&](auto& scores) {
                 wgmma_fence();
                 issue_fp8_scores<Shape>(scores, query, memory.keys(keys_at.stage));
                 wgmma_commit();
             };
-            const auto finish_scores = [&] {
+            const auto finish_scores = [&](auto& scores) {
                 wgmma_results(scores);
                 release(memory.keys_empty(keys_at.stage));
                 keys_at.advance();
             };
-            const auto start_output = [&] {
+            const auto start_output = [&](const auto& weights) {
                 mbarrier_wait(memory.values_full(values_at.stage), values_at.parity);
                 wgmma_fence();
                 issue_fp8_output<Shape>(out, weights, memory.values(values_at.stage));
@@ -203,31 +203,46 @@ __device__ __forceinline__ void consume_fp8_flash(
                 __syncwarp();  // all lanes have read what they wanted
                 release(memory.query_empty(query_at.stage));
             }
+            if constexpr (Shape::kTail > 0) {  // by itself: with less at a time ptxas keeps products asynchronous
+                float tail[Shape::kTail / 2];
+                uint32_t tail_weights[Shape::kTail / 32][4];
+                wait_for_keys();
+                start_scores(tail);
+                wgmma_wait<0>();
+                finish_scores(tail);
+                softmax(tail, corrections, steps - 1);
+                pack_weights(tail_weights, tail);
+                start_output(tail_weights);
+                wgmma_wait<0>();
+                wgmma_results(out);
+                release_values();
+            }
+            const int whole_steps = steps - (Shape::kTail > 0 ? 1 : 0);
             wait_for_keys();
-            start_scores();
+            start_scores(scores);
             wgmma_wait<0>();
-            finish_scores();
-            softmax(scores, corrections, steps - 1);
-            for (int step = steps - 2; step >= 0; --step) {
+            finish_scores(scores);
+            softmax(scores, corrections, whole_steps - 1);
+            for (int step = whole_steps - 2; step >= 0; --step) {
                 wait_for_keys();  // first, which also keeps the compiler from waiting for out before the exponentials
-                finish_output(step < steps - 2);
+                finish_output(step < whole_steps - 2);
                 if constexpr (Shape::kPingPong) named_barrier_sync(own_barrier + sign_of_weights(weights), 256);
-                start_scores();
+                start_scores(scores);
                 if constexpr (Shape::kRescaleEarly) correct_fp8_rows(out, corrections);
-                start_output();
+                start_output(weights);
                 if constexpr (Shape::kPingPong) named_barrier_arrive(next_barrier, 256);
                 wgmma_wait<1>();
-                finish_scores();
+                finish_scores(scores);
                 softmax(scores, corrections, step);
             }
             if constexpr (!Shape::kHeldQuery) release(memory.query_empty(query_at.stage));
             // Here, too, a wait in front: the last values come after those still being multiplied.
             auto last = values_at;
-            if (steps > 1) last.advance();
+            if (whole_steps > 1) last.advance();
             mbarrier_wait(memory.values_full(last.stage), last.parity);
-            finish_output(steps > 1);
+            finish_output(whole_steps > 1);
             if constexpr (Shape::kRescaleEarly) correct_fp8_rows(out, corrections);
-            start_output();
+            start_output(weights);
             wgmma_wait<0>();
             wgmma_results(out);
             release_values();

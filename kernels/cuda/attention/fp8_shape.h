@@ -32,10 +32,13 @@ enum Fp8FlashOptions {
     kFp8Threes = 32,       // maxima are looked for three at a time and compared by a vote: see weigh_scores
 };
 
-/// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time.
-template <int kHeadDim_, int kGroups_, int kKeys_, int kOptions_>
+/// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time; kTail > 0: but of the last step, which comes first,
+/// only the first kTail are multiplied. Such an instance is for rows without a mask which see more steps, and no further keys.
+template <int kHeadDim_, int kGroups_, int kKeys_, int kOptions_, int kTail_ = 0>
 struct Fp8FlashShape {
-    static constexpr int kHeadDim = kHeadDim_, kGroups = kGroups_, kKeys = kKeys_;
+    static constexpr int kHeadDim = kHeadDim_, kGroups = kGroups_, kKeys = kKeys_, kTail = kTail_;
+    template <int kKeysOfTail>
+    using Tailed = Fp8FlashShape<kHeadDim_, kGroups_, kKeys_, kOptions_, kKeysOfTail>;
     static constexpr bool kShared = (kOptions_ & kFp8Shared) != 0, kBlockScales = (kOptions_ & kFp8BlockScales) != 0;
     static constexpr int kStages = kHeadDim == 256 ? 2 : kShared ? STAGES : 4;  // of keys
     static constexpr bool kPingPong = (kOptions_ & kFp8PingPong) != 0 && kGroups > 1;
@@ -89,6 +92,7 @@ struct Fp8FlashShape {
     static_assert(kHeadDim == 64 || kHeadDim % 128 == 0, "rows of whole swizzle patterns");
     static_assert(kHeadDim <= 256, "wgmma has at most 256 columns");
     static_assert(kKeys % 32 == 0 && kKeys <= 256, "P V advances 32 keys at a time, a TMA box has at most 256 rows");
+    static_assert(kTail % 32 == 0 && kTail < kKeys, "a tail is part of a step");
     static_assert(!kBlockScales || kScaleBlock % kKeys == 0, "a step has one scale");
     static_assert(kKeys % kValueRow == 0 && kHeadDim % kValueRow == 0, "whole squares");
     static_assert(kGroups >= 1 && kGroups <= 3, "registers");

@@ -86,9 +86,9 @@ __device__ __forceinline__ void largest_positive_scores(const float (&scores)[kC
 /// slack, which a vote finds out; and mostly integers are compared, three at a time.
 ///
 /// The additions stand beside the exponentials on purpose: without them, or elsewhere, the whole was 6 to 11 % slower.
-template <class Shape>
+template <class Shape, int kCount>
 __device__ __forceinline__ void weigh_scores(
-    float (&scores)[Shape::kKeys / 2], WeightRow (&rows)[2], float (&corrections)[2], const float (&factors)[2],
+    float (&scores)[kCount], WeightRow (&rows)[2], float (&corrections)[2], const float (&factors)[2],
     const Fp8StepScales& step) {
     const float log = Shape::kBlockScales ? step.value_log : 0.0f;
     float shifts[2], largest[2];
@@ -124,7 +124,7 @@ __device__ __forceinline__ void weigh_scores(
     }
     float sums[2] = {0.0f, 0.0f};
 #pragma unroll
-    for (int i = 0; i < Shape::kKeys / 2; ++i) {
+    for (int i = 0; i < kCount; ++i) {
         const int half = i % 4 / 2;
         scores[i] = Exp2()(fmaf(scores[i], factors[half], shifts[half]));
         (Shape::kBlockScales ? sums[half] : rows[half].sum) += scores[i];  // the quad adds up at the end

@@ -7,6 +7,7 @@
 //!KERNEL tune COUNT=1,0
 //!KERNEL tune EARLY_START=1,0
 //!KERNEL tune IN_BLOCK=1,0,2
+//!KERNEL tune TAILS=1,0
 //!KERNEL define ONLY_DIM=0
 //
 //   producer loop  attention/fp8_forward.h (produce_fp8_flash)
@@ -121,6 +122,24 @@ int in_block_up_to(bool causal) {
     return causal ? 3072 : 1280;
 }
 
+/// Rows without a mask: keys behind the last whole step are a step of their own size, where there is an instance.
+template <class Shape>
+int launch_full(const Fp8FlashArguments& a, int multiprocessors, void* queue) {
+    constexpr Fp8TileOrder kPersistent = Fp8TileOrder::kPersistent;
+    const int rest = a.seqlen_k % Shape::kKeys;
+    if (TAILS && rest != 0 && a.seqlen_k > Shape::kKeys) {
+        if (rest <= 64) {
+            return launch_fp8_flash<typename Shape::template Tailed<64>>(a, kPersistent, multiprocessors, queue);
+        }
+        if constexpr (Shape::kKeys > 128) {
+            if (rest <= 128) {
+                return launch_fp8_flash<typename Shape::template Tailed<128>>(a, kPersistent, multiprocessors, queue);
+            }
+        }
+    }
+    return launch_fp8_flash<Shape>(a, kPersistent, multiprocessors, queue);
+}
+
 template <int kHeadDim>
 int choose(const Fp8FlashArguments& a, int multiprocessors, void* queue) {
     using T = Tiles<kHeadDim>;
@@ -137,8 +156,8 @@ int choose(const Fp8FlashArguments& a, int multiprocessors, void* queue) {
     constexpr Fp8TileOrder kCausal = COUNT ? Fp8TileOrder::kCount : kPersistent;
     const bool in_block = a.seqlen_k <= in_block_up_to<kHeadDim>(a.causal);
     if (!a.causal) {
-        return in_block ? launch_fp8_flash<typename T::Short>(a, kPersistent, multiprocessors, queue)
-                        : launch_fp8_flash<typename T::Full>(a, kPersistent, multiprocessors, queue);
+        return in_block ? launch_full<typename T::Short>(a, multiprocessors, queue)
+                        : launch_full<typename T::Full>(a, multiprocessors, queue);
     }
     if (in_block) return launch_fp8_flash<typename T::ShortCausal>(a, kCausal, multiprocessors, queue);
     return a.seqlen_q > kLongQueries ? launch_fp8_flash<typename T::LongCausal>(a, kCausal, multiprocessors, queue)
