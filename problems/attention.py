@@ -48,7 +48,7 @@ def attention_rows(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: floa
 class Drift(NamedTuple):
     """What rounds scores: see ``drifting_rows``."""
 
-    floor: float = 0.0
+    floor: float | Tensor = 0.0
     cut: float = 0.0
     columns: int | None = None
 
@@ -62,7 +62,8 @@ def drifting_rows(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float
     A score whose products q_c k_c are wrong by a relative error of their own, with standard deviation 1 (in units of
     the roundoff), is wrong by r_j = scale * sqrt(sum_c q_c^2 k_c^2), and p_j with it. So ``lse_drift`` is
     sqrt(sum_j p_j^2 r_j^2), and ``drift``, as the weights still add up to 1, sqrt(sum_j p_j^2 r_j^2 (v_j - o)^2).
-    ``floor``: a p_j below that share of the row's largest is as wrong as this share would be (a format's subnormals).
+    ``floor``: a p_j below that share of the row's largest is as wrong as this share would be (a format's subnormals);
+    a share of all keys, or [..., s, 1].
     ``cut``: a score s_j is also wrong by that share of itself: r_j^2 + cut^2 s_j^2 stands in the place of r_j^2. Where
     a score is so large that its products must agree in sign, |s_j| > 5 r_j, these errors have one direction and do not
     average out: ``lse_bias`` is cut · sum_j p_j max(0, |s_j| - 5 r_j). (If all scores of a row shift, o stays.)
@@ -73,18 +74,19 @@ def drifting_rows(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float
 
 def dense_attention(
     q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float,
-    rows_of: Callable[[Tensor, Tensor, Tensor, Tensor, float], tuple[Tensor, ...]] = attention_rows,
+    rows_of: Callable[..., tuple[Tensor, ...]] = attention_rows, *beside: Tensor,
 ) -> Iterator[tuple[slice, tuple[Tensor, ...]]]:
     """What ``rows_of`` says of a batch, some heads at a time: (which, its answers, [n, sq, …] each).
 
     q [b, sq, hq, d], k [b, sk, hk, d], v [b, sk, hk, dv], ``visible`` [sq]; ``which`` are heads of all b · hq, those of
-    a batch element one after the other.
+    a batch element one after the other. ``rows_of`` is called with q, k, v, visible, scale and ``beside``, which has
+    the dimensions of k.
     """
     (batch, sq, hq, _), (_, sk, hk, _) = q.shape, k.shape
     group = hq // hk
-    q, k, v = (x.transpose(1, 2).reshape(batch * hk, -1, x.shape[-1]) for x in (q, k, v))
+    q, k, v, *beside = (x.transpose(1, 2).reshape(batch * hk, -1, x.shape[-1]) for x in (q, k, v, *beside))
     for some in at_once(batch * hk, group * sq, sk, v.shape[-1], q.device):
-        answer = rows_of(q[some], k[some], v[some], visible.repeat(group), scale)
+        answer = rows_of(q[some], k[some], v[some], visible.repeat(group), scale, *(x[some] for x in beside))
         which = slice(some.start * group, some.stop * group)
         yield which, tuple(part.reshape(-1, sq, *part.shape[2:]) for part in answer)
 
@@ -130,7 +132,8 @@ def _rows(
     squares = v.square()
     drifting, (floor, cut, columns) = drifts is not None, drifts or Drift(WEIGHT_FLOOR.get(q.dtype, 0.0))
     key_squares, both = (k[..., :columns].square(), torch.cat([squares, v], -1)) if drifting else (k, v)
-    sums_of_squares = squares.cumsum(-2) if floor else squares
+    floored = isinstance(floor, Tensor) or floor > 0
+    sums_of_squares = (v * floor).square_().cumsum(-2) if floored else squares
     infinite = drifting and not bool(torch.isfinite(k).all())
     o = torch.zeros(*q.shape[:-1], v.shape[-1], dtype=dtype, device=q.device)
     spread, drift = torch.zeros_like(o), torch.zeros_like(o) if drifting else None
@@ -176,8 +179,8 @@ def _rows(
             variance = of_squares + answer * (answer * sums - 2 * of_values)
             drift[rows] = variance.clamp_min_(0.0).sqrt_()
         rounded = p @ squares[..., :seen, :]
-        if floor:                                # Σ (p² + f²) v² over the keys that a row sees
-            rounded.add_(_sums_to(sums_of_squares, visible[part]), alpha=floor**2)
+        if floored:                              # Σ (p² + f²) v² over the keys that a row sees
+            rounded.add_(_sums_to(sums_of_squares, visible[part]))
         spread[rows] = rounded.sqrt_().div_(total)
     return Rows(o, spread, lse, drift, lse_drift, lse_bias)
 

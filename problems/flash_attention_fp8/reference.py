@@ -22,7 +22,7 @@ from utils import Expectation, check_outputs, default_device, default_fp8, gener
 # those of bf16: an accumulator of 13 fraction bits leaves the less of scores the larger they are.
 LEVELS = (90.0, 110.0, 130.0, 160.0)
 # The constants of the bound, see ``expected``; held from both sides by tests/problems/test_pins.py.
-BOUND = {"output": 2.0, "weights": 3.0, "scores": 5.0, "adder": 2.0**-15, "lse": 2.0**-10}
+BOUND = {"output": 2.0, "weights": 3.0, "floor": 8.0, "scores": 5.0, "adder": 2.0**-15, "lse": 2.0**-10}
 E4M3_ROUNDOFF = 2.0**-4       # of a significand of 4 bits
 E4M3_FLOOR = 2.0**-13         # smallest normal weight if the largest is at least 2^7
 
@@ -68,6 +68,15 @@ def dequantised(x: Tensor, scale: Tensor, b: int, tokens: Tensor | slice, heads:
     return rows * each[b, tokens, heads].to(wide)
 
 
+def floors_of(v_scale: Tensor, v: Tensor) -> Tensor:
+    """The share of a row's largest weight below which a key's weight counts as that, times the ratio of the bound's
+    constants: fp64 [batch, keys, heads, 1].
+    """
+    scales = v_scale.to(reference_dtype(v.device))
+    shares = scales.amax(1, keepdim=True) / scales * (E4M3_FLOOR * BOUND["floor"] / BOUND["weights"])
+    return spread_out(shares, v.shape[1]).expand(*v.shape[:3], 1)
+
+
 def expected(
     data: input_t, sample: int | None = None, *, seed: int = 0, index: tuple[Tensor, ...] | None = None,
 ) -> tuple[Expectation, ...]:
@@ -80,11 +89,15 @@ def expected(
 
     * 2·2^-8·|o|: o is rounded once to bf16 (2^-8); the other half is for fp32 and for a systematic error of P against
       its row sum, as in ``attention.attention_bounds``.
-    * 3u·sqrt(Σ (p² + f²)v²), u = 2^-4: P is rounded to e4m3 before it meets V, each p by at most u·p, standard
+    * u·sqrt(3²·Σ p²v² + 8²·Σ f²v²), u = 2^-4: P is rounded to e4m3 before it meets V, each p by at most u·p, standard
       deviation 0.42u·p; 3u is seven of those (none is off by more than u, so the tail is no longer than a normal one).
       e5m2 (u = 2^-3) does not pass. Weights must be scaled so that the largest of a row is at least 2^7: then one below
-      f = 2^-13 of the largest is subnormal, and as wrong as f would be. An accumulator of 13 fraction bits (Hopper's
-      and Ada's fp8 tensor cores) adds some 2^-13·3·sqrt(keys / 32) of o: 1 % at 16384 keys, where 3u is 19 %.
+      2^-13 of the largest is subnormal, and as wrong as 2^-13 would be. Where one key has most of a row's weight, the
+      others' are a few steps of that format, about equal and rounded the same way, by u·2^-13 of the largest at worst.
+      Only the values' signs make a normal number of that sum; so 8 stands where independent errors need 3. Within a
+      product, scales of blocks of values can be part of the weights only. Small values then have smaller weights: f is
+      2^-13 times the head's largest scale over the block's. An accumulator of 13 fraction bits (Hopper's and Ada's fp8
+      tensor cores) adds some 2^-13·3·sqrt(keys / 32) of o: 1 % at 16384 keys, where 3u is 19 %.
     * 5·2^-8·drift, 2^-10 + 5·2^-8·lse_drift (``attention.drifting_rows``): the same accumulator makes a score wrong.
       32 products at a time are cut at 2^-13 of the largest or of the sum so far, which over dim / 32 instructions is
       about 2^-11 to 2^-10 of r = scale·sqrt(Σ_c q_c²k_c²); 0.42·2^-8 of it is the standard deviation that is allowed.
@@ -106,6 +119,7 @@ def expected(
     if index is None:
         return _whole(data)
     b_of, i_of, h_of = (part.to(place) for part in index)
+    floors = floors_of(v_scale, v)
     visible = visible_keys(i_of, sq, sk, causal)
     o = torch.empty(len(b_of), dim, device=place)
     lse = torch.empty(len(b_of), device=place)
@@ -115,7 +129,7 @@ def expected(
         seen = slice(0, int(visible[here].max()))        # spares converting keys that nobody sees
         rows = dequantised(q, q_scale, b, i_of[here], h_of[here])
         keys, values = dequantised(k, k_scale, b, seen, h), dequantised(v, v_scale, b, seen, h)
-        answer = _rows(rows, keys, values, visible[here], scale)
+        answer = _rows(rows, keys, values, visible[here], scale, floors[b, seen, h])
         for full, part in zip((o, lse, o_bound, lse_bound), answer, strict=True):
             full[here] = part.float()
     return (
@@ -132,10 +146,10 @@ def _whole(data: input_t) -> tuple[Expectation, ...]:
     lse = torch.empty(batch, hq, sq, device=q.device)
     o_bound, lse_bound = torch.empty_like(o), torch.empty_like(lse)
     visible = visible_keys(torch.arange(sq, device=q.device), sq, k.shape[1], causal)
-    every = slice(None)
+    every, floors = slice(None), floors_of(v_scale, v)
     for b in range(batch):
         operands = (dequantised(x, of, b, every, every)[None] for x, of in ((q, q_scale), (k, k_scale), (v, v_scale)))
-        for heads, answer in dense_attention(*operands, visible, scale, _rows):
+        for heads, answer in dense_attention(*operands, visible, scale, _rows, floors[b][None]):
             for full, part in zip((o, lse, o_bound, lse_bound), answer, strict=True):
                 full[b, heads] = part.float()
     o, o_bound = (x.transpose(1, 2).contiguous() for x in (o, o_bound))
@@ -145,11 +159,13 @@ def _whole(data: input_t) -> tuple[Expectation, ...]:
     )
 
 
-def _rows(rows: Tensor, keys: Tensor, values: Tensor, visible: Tensor, scale: float) -> tuple[Tensor, ...]:
+def _rows(
+    rows: Tensor, keys: Tensor, values: Tensor, visible: Tensor, scale: float, floors: Tensor,
+) -> tuple[Tensor, ...]:
     """(o, lse, bound of o, bound of lse): see ``expected``."""
     u = UNIT_ROUNDOFF[torch.bfloat16]
-    o, spread, lse, drift, lse_drift, lse_bias = drifting_rows(
-        rows, keys, values, visible, scale, Drift(E4M3_FLOOR, rows.shape[-1] * BOUND["adder"] / (BOUND["scores"] * u)))
+    cut = rows.shape[-1] * BOUND["adder"] / (BOUND["scores"] * u)
+    o, spread, lse, drift, lse_drift, lse_bias = drifting_rows(rows, keys, values, visible, scale, Drift(floors, cut))
     assert drift is not None
     assert lse_drift is not None
     assert lse_bias is not None

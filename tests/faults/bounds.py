@@ -116,6 +116,9 @@ GROUPS = (
     Group("problems/flash_attention_fp8/reference.py", (_PINS, _FP8), (
         ("output bound times four", '"output": 2.0', '"output": 8.0'),
         ("weights bound times four", '"weights": 3.0', '"weights": 12.0'),
+        ("floor bound times four", '"floor": 8.0', '"floor": 32.0'),
+        ("floor bound a quarter", '"floor": 8.0', '"floor": 2.0'),
+        ("floor of the largest scale", "scales.amax(1, keepdim=True) / scales *", "scales / scales *"),
         ("scores bound times four", '"scores": 5.0', '"scores": 20.0'),
         ("adder bound times four", '"adder": 2.0**-15', '"adder": 2.0**-13'),
         ("lse bound times four", '"lse": 2.0**-10', '"lse": 2.0**-8'),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -117,10 +118,11 @@ def test_a_rotation_leaves_the_scores_and_the_values_and_flattens_the_rest() -> 
 
 def fp8_kernel(
     data: Any, promoted: int = 128, scaled: float = 2.0**7, bits: int = 13,
-    round_weights: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    round_weights: Callable[[torch.Tensor], torch.Tensor] | None = None, folded: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(o, lse) as fp8 tensor cores of 13 fraction bits give it: P times ``scaled`` rounded to e4m3, a promotion to fp32
     every ``promoted`` keys, row sums in fp32 before the rounding. ``bits``: of the adder, for scores alone.
+    ``folded``: the scales of V, over their largest, are part of P.
     """
     q, k, v, _, _, _, causal, scale, _ = data
     (batch, sq, hq, dim), (sk, hk) = q.shape, k.shape[1:3]
@@ -138,12 +140,15 @@ def fp8_kernel(
             top = scores.amax(1, keepdim=True)
             p = torch.exp(scores - torch.where(torch.isinf(top), 0.0, top))
             total = p.sum(1, keepdim=True)
-            rounded = (p * scaled).to(q.dtype).double() if round_weights is None else round_weights(p * scaled)
+            of_values = scale_v[b, :, g].T
+            unit = of_values.amax() if folded else of_values
+            weights = p * scaled * (of_values / unit)
+            rounded = weights.to(q.dtype).double() if round_weights is None else round_weights(weights)
             acc = torch.zeros(sq, dim)
             for start in range(0, sk, promoted):
                 part = slice(start, start + promoted)
                 products = models.short_dot(rounded[:, part], v[b, part, g].double().T)
-                acc += products.float() * scale_v[b, start, g]
+                acc += products.float() * unit.expand_as(of_values)[0, start]
             o[b, :, h] = torch.where(total == 0, 0.0, acc / (total * scaled)).to(torch.bfloat16)
             lse[b, h] = (top + total.log()).squeeze(1)
     return o, lse
@@ -184,17 +189,33 @@ def test_products_that_all_agree_may_be_cut() -> None:
     assert 0.1 < lse_share < LSE_SHARE
 
 
+def one_key_above(data: Any, by: float) -> Any:
+    """All keys zeros but the first, which every query meets with a score of ``by``."""
+    q, k, (q_scale, k_scale) = data[0].clone(), torch.zeros_like(data[1].float()), data[Q:V]
+    q.view(torch.uint8)[:] = q[:, :1].view(torch.uint8)
+    row = q[:, :1].float() * q_scale[:, :1, :, None]
+    k[:, :1] = row * (by / (row.square().sum(-1, keepdim=True) * data[7])) / k_scale[:, :1, :, None]
+    return q, k.to(q.dtype), *data[2:]
+
+
+LONG = BASE | {"batch": 1, "sq": 1, "sk": 4096, "hq": 4, "dim": 256, "hk": 4}
+
+
 def test_weights_up_to_1_lose_what_is_small() -> None:
     """Why P has to be scaled: e4m3 ends at 2^-10, and 4096 keys of about e^-7 each are then nothing."""
-    data = list(generate(NAME, BASE | {"batch": 1, "sq": 8, "sk": 4096, "hq": 1, "hk": 1, "scales": "tensor"}))
-    data[1] = data[1].clone()
-    data[1].view(torch.uint8)[:] = 0             # keys of zeros, of which one then stands out by 8
-    row = data[0][0, 0, 0].double() * float(data[Q])
-    data[1][0, 0, 0] = (row * (8 / (row.square().sum() * data[7])) / float(data[K])).to(data[1].dtype)
-    answer = tuple(data)
-    o, lse = fp8_kernel(answer)
-    assert shares(answer, (o, lse))[0] < O_SHARE
+    answer = one_key_above(generate(NAME, LONG | {"scales": "tensor"}), 8)
+    assert shares(answer, fp8_kernel(answer))[0] < O_SHARE
     assert refused(answer, fp8_kernel(answer, scaled=1.0)).startswith("o: ")
+
+
+@pytest.mark.parametrize("folded", [False, True])
+def test_small_weights_may_all_be_rounded_the_same_way(folded: bool) -> None:
+    """One key has the weight; 4095 others come to one and a half steps of subnormal e4m3 each, the worst there is."""
+    ratio = 6.0 if folded else 1.0               # of the scale of the first block of values to the others'
+    data = list(generate(NAME, LONG))
+    data[V] = torch.where(torch.arange(32)[None, :, None] == 0, ratio, 1.0) * data[V][:, :1]
+    answer = one_key_above(data, math.log(2**16 / 1.5 / ratio))
+    assert 0.2 < shares(answer, fp8_kernel(answer, folded=folded))[0] < O_SHARE
 
 
 @pytest.mark.parametrize("scales", ["tensor", "head", "block"])

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from functools import cache
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -26,8 +27,8 @@ def scene() -> tuple[Any, Any]:
     return data, reference.expected(data)
 
 
-def peer() -> ModuleType:
-    path = ROOT / "benchmarks/peers/amd_mla_decode/torch_absorbed.py"
+def peer(name: str = "torch_absorbed") -> ModuleType:
+    path = ROOT / "benchmarks/peers/amd_mla_decode" / f"{name}.py"
     spec = importlib.util.spec_from_file_location("layer_peer", path)
     assert spec is not None
     assert spec.loader is not None
@@ -118,6 +119,46 @@ def test_the_plain_absorbed_form_passes_twice_over_and_appends(changes: dict[str
     assert 0.1 < shares[0][0] < 0.5          # every step rounded to bf16 uses the bound, and does not strain it
     assert shares[1][0] < 0.5
     assert torch.equal(cache[:, tokens], outputs[1][:, 0])
+
+
+def library_attention(
+        latent: torch.Tensor, rope: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """What a library answers to queries [b, 128, …] over keys [b, tokens, 64] and values [b, tokens, 512]."""
+    scores = latent.float() @ values.float().mT + rope.float() @ keys.float().mT
+    return (torch.softmax(scores * 192**-0.5, -1) @ values.float()).to(latent.dtype)[:, None]
+
+
+def flash_mla_decode(
+        q: torch.Tensor, cache: torch.Tensor, table: torch.Tensor, lengths: torch.Tensor, *_: Any, **__: Any) -> Any:
+    kv = cache[table.long()].flatten(1, 3)[:, : int(lengths[0])]
+    return library_attention(q[:, 0, :, :512], q[:, 0, :, 512:], kv[..., 512:], kv[..., :512]), None
+
+
+def fa3_decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, qv: torch.Tensor, **_: Any) -> torch.Tensor:
+    return library_attention(qv[:, 0], q[:, 0], k[:, :, 0], v[:, :, 0])
+
+
+LIBRARIES = {
+    "flash_mla": ("flash_mla", {"get_mla_metadata": lambda: (None, None), "flash_mla_with_kvcache": flash_mla_decode}),
+    "fa3": ("flash_attn_interface", {"flash_attn_with_kvcache": fa3_decode})}
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_peers_give_libraries_rotated_columns_and_leave_the_cache_as_it_was(
+        name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    library, functions = LIBRARIES[name]
+    monkeypatch.setitem(sys.modules, library, SimpleNamespace(**functions))
+    data, found = scene()
+    cache, tokens = data[2].clone(), data[0]["prefill"]
+    outputs = peer(name).custom_kernel((*data[:2], cache))
+    shares = [problem("amd_mla_decode").utils.examine(e, o) for e, o in zip(found, outputs, strict=True)]
+    assert [mismatch for _, mismatch in shares] == [None, None]
+    assert shares[0][0] < 0.5
+    assert torch.equal(cache[:, tokens], outputs[1][:, 0])
+    cache[:, tokens] = torch.nan
+    assert torch.equal(cache.view(torch.int16), data[2].view(torch.int16))
 
 
 def test_a_sample_is_a_part_of_the_whole_and_data_stays_as_it_was() -> None:

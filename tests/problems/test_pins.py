@@ -7,6 +7,7 @@ From above: a wrong answer, off by little, is refused, and passes once the const
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ from tests.problems import models
 from tests.problems.folders import generate, problem
 from tests.problems.test_experts import CASE as EXPERTS
 from tests.problems.test_experts import close_scores, layer_without
-from tests.problems.test_flash_fp8 import fp8_kernel
+from tests.problems.test_flash_fp8 import LONG, fp8_kernel, one_key_above
 
 Outputs = tuple[Tensor, ...]
 
@@ -239,6 +240,9 @@ PINS = [
         exact("flash_attention_fp8", lambda o, lse: (o * (1 + 7 * 2.0**-8), lse)), changed=equal_weights_of_one_sign),
     Pin("flash_attention_fp8", "weights", "weights of two bits less", FP8,
         lambda data: fp8_kernel(data, round_weights=lambda p: cut(p.float(), 2).double())),
+    Pin("flash_attention_fp8", "floor", "small weights lost", LONG,
+        lambda data: fp8_kernel(data, scaled=2.0**4),
+        changed=lambda data: one_key_above(data, math.log(2**16 / 3.9))),
     Pin("flash_attention_fp8", "scores", "scores of an adder of 8 bits", FP8,
         lambda data: fp8_kernel(data, bits=8)),
     Pin("flash_attention_fp8", "adder", "steep scores of an adder of 11 bits", FP8 | {"dim": 256, "steep": 1},

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The absorbed form in plain torch: the key map goes to the queries, the value map behind the attention; not fused.
+"""The absorbed form in plain torch: the key map goes to the queries, the value map behind the attention. On a GPU
+torch.compile tunes it at the first call (max-autotune, with no graph of its own, since the scorer captures one).
 
 The newest token is kept apart and mixed in at the end: with it the products would have an odd number of tokens, for
 which the vendor's library only has kernels of a fraction of the speed.
@@ -25,10 +26,9 @@ def _rotate(x, cos, sin):
 
 
 def layer(x, q_down, q_up, kv_down, kv_up, wo, kv_cache, cos, sin, prefill):
-    """One step; x [batch, dim]. Writes row ``prefill`` of the cache."""
+    """One step; x [batch, dim]: its output, and what row ``prefill`` of the cache has to be."""
     batch = x.shape[0]
     row = x @ kv_down.T
-    kv_cache[:, prefill] = row
     q = ((x @ q_down.T) @ q_up.T).view(batch, 128, 192)
     maps = kv_up.view(128, 256, 512)
     q_latent = torch.bmm(q[..., :128].transpose(0, 1), maps[:, :128]).transpose(0, 1)       # [batch, head, 512]
@@ -47,9 +47,14 @@ def layer(x, q_down, q_up, kv_down, kv_up, wo, kv_cache, cos, sin, prefill):
     return heads.reshape(batch, -1) @ wo.T, row
 
 
+_compiled = torch.compile(layer, mode="max-autotune-no-cudagraphs", dynamic=False)
+
+
 def custom_kernel(data):
     config, x, kv_cache = data
     cos, sin = _rotations(kv_cache.shape[1], x.device)
     weights = (config[f"{name}_weight"] for name in ("Q_proj_down", "Q_proj_up", "KV_proj_down", "KV_proj_up", "wo"))
-    y, row = layer(x[:, 0], *weights, kv_cache, cos, sin, config["prefill"])
+    step = _compiled if x.is_cuda else layer
+    y, row = step(x[:, 0], *weights, kv_cache, cos, sin, config["prefill"])
+    kv_cache[:, config["prefill"]] = row
     return y[:, None], row[:, None]

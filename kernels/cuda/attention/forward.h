@@ -69,7 +69,7 @@ __device__ __forceinline__ void produce_flash(
         memory.tile(Shape::kGroups, number) = tile;
         mbarrier_arrive(memory.tile_full(number));
     };
-    for (typename Shape::Schedule::template Scheduler<Shape> scheduler; scheduler.more(p); scheduler.next(p)) {
+    for (typename Shape::Schedule::template Scheduler<Shape> scheduler(p); scheduler.more(p); scheduler.next(p)) {
         const Tile next = scheduler.tile(p);
         if (next.steps <= 1) scheduler.fetch(p);
         announce(next);
@@ -160,6 +160,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash(
         if constexpr (Shape::kMovesRegisters) take_registers<Shape::kConsumerRegisters>();
         consume_flash<Shape>(memory, p, warp_uniform(recomputed_thread() / 128), recomputed_thread() % 32);
     } else {
+        if (warp == Shape::kConsumerThreads / 32) Shape::Schedule::template prepare<Shape>(p);
         if constexpr (Shape::kMovesRegisters) give_registers<Shape::kProducerRegisters>();
         if (recomputed_thread() % 32 == 0) {
             if (warp == Shape::kConsumerThreads / 32) produce_flash<Shape>(memory, queries, keys, p);

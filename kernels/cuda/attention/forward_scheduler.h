@@ -91,7 +91,7 @@ struct FlashScheduler {
     bool second = false;   // of a pair
     unsigned fetched = 0;  // asked for before it is needed, since the answer takes a while
 
-    __device__ __forceinline__ FlashScheduler() : unit(static_cast<int>(blockIdx.x)) {}
+    __device__ __forceinline__ explicit FlashScheduler(const FlashProblem&) : unit(static_cast<int>(blockIdx.x)) {}
     __device__ __forceinline__ bool more(const FlashProblem& p) const { return unit < p.units; }
     /// Once per tile, any time before next().
     __device__ __forceinline__ void fetch(const FlashProblem& p) {
@@ -141,6 +141,9 @@ struct FlashSchedule {
     using Source = FlashSource<Shape>;
     template <class Shape>
     using Scheduler = FlashScheduler<Shape>;
+    /// What a warp does before its first thread decides on tiles.
+    template <class Shape>
+    static __device__ __forceinline__ void prepare(const FlashProblem&) {}
 };
 
 }  // namespace attention

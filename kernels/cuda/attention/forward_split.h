@@ -129,7 +129,7 @@ template <class Shape>
 struct SplitScheduler {
     int unit, round = 0;
 
-    __device__ __forceinline__ SplitScheduler() : unit(static_cast<int>(blockIdx.x)) {}
+    __device__ __forceinline__ explicit SplitScheduler(const SplitProblem&) : unit(static_cast<int>(blockIdx.x)) {}
     static __device__ __forceinline__ bool by_length(const SplitProblem& p) { return p.causal && p.splits == 1; }
     __device__ __forceinline__ bool more(const SplitProblem& p) const { return unit < p.units; }
     __device__ __forceinline__ void fetch(const SplitProblem&) {}
@@ -177,6 +177,8 @@ struct SplitSchedule {
     using Source = SplitSource<Shape>;
     template <class Shape>
     using Scheduler = SplitScheduler<Shape>;
+    template <class Shape>
+    static __device__ __forceinline__ void prepare(const SplitProblem&) {}
 };
 
 /// Where a row of a tile, a pair of a query and a head, lies in the output.

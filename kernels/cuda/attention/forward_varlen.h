@@ -10,11 +10,16 @@
 #include "attention/varlen.h"
 #include "common/tensor_map.h"
 
+#ifndef SHARE_TILES
+#error "SHARE_TILES is a tunable of the kernel file: up to how many tiles a block works out itself"
+#endif
+
 namespace attention {
 
 // The Hopper attention forward's tiles for packed sequences of different lengths: another FlashSchedule for the same producers and
 // consumers (attention/forward.h). Tiles come from a list that a kernel before made on the device (attention/varlen.h); blocks
-// take the next one by a count when they are ready for it.
+// take the next one by a count when they are ready for it. Where sequences and tiles are few, that kernel would take as long as
+// some tiles: there each block works out its own share.
 
 /// What the kernel needs beside the tensor maps.
 struct SequenceProblem {
@@ -25,7 +30,9 @@ struct SequenceProblem {
     bool causal;
     float scale;                // softmax_scale * log2(e)
     int all_queries, all_keys;  // positions of the tensors
-    VarlenPlan* plan;
+    VarlenPlan* plan;           // null: each block has its share
+    const int *query_starts, *key_starts;
+    int batch;
 };
 
 /// One tile: what FlashTile says, and its sequence.
@@ -80,21 +87,86 @@ struct SequenceSource {
     }
 };
 
-/// The tiles of one block: of all heads of all entries of the list the first that is left when it is ready for one.
+constexpr int kShareSequences = 32, kShareTiles = 7;  // a lane each; places for announced tiles, but one for the end
+
+/// Announced tile `number` of this block, which find_share has filled in before.
+template <class Shape>
+__device__ __forceinline__ SequenceTile& share_tile(int number) {
+    return FlashMemory<Shape>{0}.tile(Shape::kGroups, static_cast<unsigned>(number));
+}
+
+/// The block's share of all tiles, and a mark behind it. They are dealt out by the steps of keys they take, the longest first,
+/// along the blocks and back again. One warp, with a sequence to a lane.
+template <class Shape>
+__device__ __forceinline__ void find_share(const SequenceProblem& p) {
+    constexpr unsigned kAll = 0xffffffffu;
+    const int lane = lane_index(), blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
+    SequenceTile tile{};
+    if (lane < p.batch) {
+        tile.query_start = p.query_starts[lane];
+        tile.queries = p.query_starts[lane + 1] - tile.query_start;
+        tile.key_start = p.key_starts[lane];
+        tile.keys = p.key_starts[lane + 1] - tile.key_start;
+    }
+    const int tiles = ceil_div(tile.queries, Shape::kQueries);
+    // With a mask a later tile takes no fewer steps. So those of at least `steps` are the last ones, this many of them.
+    const auto tiles_of = [&](int steps) {
+        const int keys = (steps - 1) * Shape::kKeys;  // more than these are to be seen
+        if (steps <= 0 || tiles == 0) return tiles;
+        if (tile.keys <= keys) return 0;
+        const int queries = p.causal ? max(0, keys - (tile.keys - tile.queries)) : 0;  // that see no more than these
+        return tiles - min(queries / Shape::kQueries, tiles - 1);
+    };
+    const int units = __reduce_add_sync(kAll, tiles) * p.heads;
+    const int most = __reduce_max_sync(kAll, ceil_div(tile.keys, Shape::kKeys));
+    int number = 0;
+    for (;; ++number) {
+        const int unit = (number + number % 2) * blocks + (number % 2 != 0 ? -1 - block : block);
+        if (unit >= units) break;
+        const int index = unit / p.heads;
+        int least = 0, beyond = most + 1;  // more than `index` tiles are of at least the first, no more of the second
+        while (beyond - least > 1) {
+            const int between = (least + beyond) / 2;
+            (static_cast<int>(__reduce_add_sync(kAll, tiles_of(between))) > index ? least : beyond) = between;
+        }
+        const int longer = tiles_of(beyond), same = tiles_of(least) - longer;
+        int end = same;  // of this lane's among those of all lanes
+        for (int distance = 1; distance < 32; distance *= 2) {
+            const int before = __shfl_up_sync(kAll, end, distance);
+            if (lane >= distance) end += before;
+        }
+        const int place = index - static_cast<int>(__reduce_add_sync(kAll, longer)) - (end - same);
+        if (place >= 0 && place < same) {
+            tile.head = unit % p.heads;
+            tile.first_query = (tiles - longer - 1 - place) * Shape::kQueries;
+            tile.steps = least;
+            share_tile<Shape>(number) = tile;
+        }
+    }
+    if (lane == 0) share_tile<Shape>(number).steps = kFlashNoTile;
+    __syncwarp();
+}
+
+/// The tiles of one block: its share or, of all heads of all entries of the list, the first that is left when it is ready for one.
 template <class Shape>
 struct SequenceScheduler {
     int unit;
     unsigned fetched = 0;  // asked for before it is needed, since the answer takes a while
 
-    __device__ __forceinline__ SequenceScheduler() : unit(static_cast<int>(blockIdx.x)) {}
+    __device__ __forceinline__ explicit SequenceScheduler(const SequenceProblem& p)
+        : unit(p.plan != nullptr ? static_cast<int>(blockIdx.x) : 0) {}
     __device__ __forceinline__ bool more(const SequenceProblem& p) const {
+        if (p.plan == nullptr) return share_tile<Shape>(unit).steps != kFlashNoTile;
         return unit < p.plan->count * p.group_heads;
     }
-    __device__ __forceinline__ void fetch(const SequenceProblem& p) { fetched = fetch_add(&p.plan->taken, 1u); }
-    __device__ __forceinline__ void next(const SequenceProblem&) {
-        unit = static_cast<int>(gridDim.x) + static_cast<int>(fetched);
+    __device__ __forceinline__ void fetch(const SequenceProblem& p) {
+        if (p.plan != nullptr) fetched = fetch_add(&p.plan->taken, 1u);
+    }
+    __device__ __forceinline__ void next(const SequenceProblem& p) {
+        unit = p.plan != nullptr ? static_cast<int>(gridDim.x) + static_cast<int>(fetched) : unit + 1;
     }
     __device__ __forceinline__ SequenceTile tile(const SequenceProblem& p) const {
+        if (p.plan == nullptr) return share_tile<Shape>(unit);
         const VarlenTile entry = p.plan->tiles[unit / p.group_heads];
         return {
             entry.first_head + unit % p.group_heads,
@@ -121,6 +193,10 @@ struct SequenceSchedule {
     using Source = SequenceSource<Shape>;
     template <class Shape>
     using Scheduler = SequenceScheduler<Shape>;
+    template <class Shape>
+    static __device__ __forceinline__ void prepare(const SequenceProblem& p) {
+        if (p.plan == nullptr) find_share<Shape>(p);
+    }
 };
 
 /// As for sequences of one length (attention/forward_softmax.h); `query` is the first of this thread's two rows.
@@ -169,6 +245,12 @@ inline int heads_per_entry(const ForwardArguments& a, long long key_bytes, int l
     return key_heads * (a.heads_q / a.heads_k);
 }
 
+/// Whether blocks find their tiles themselves: no block has many, and all keys and values stay in L2 in any order of tiles.
+inline bool by_shares(const VarlenArguments& a, const VarlenBatch& batch, long long tiles, long long key_bytes) {
+    return batch.batch <= kShareSequences && tiles <= std::min(SHARE_TILES, kShareTiles) &&
+           key_bytes * a.seqlen_k * a.heads_k <= kFlashRoom;
+}
+
 /// List and attention, of sequences of up to `longest` keys. The workspace holds the list.
 template <class Shape>
 int launch_wgmma_sequences(const VarlenArguments& a, VarlenBatch batch, int longest, const FlashLaunch& to) {
@@ -193,7 +275,9 @@ int launch_wgmma_sequences(const VarlenArguments& a, VarlenBatch batch, int long
     int error = encode_sequence_tensor_map(&query_map, queries, 64, 1);
     if (error == 0) error = encode_sequence_tensor_map(&key_map, keys, Shape::kKeys, 1);
     if (error == 0) error = encode_sequence_tensor_map(&value_map, values, Shape::kKeys, 1);
-    if (error == 0) {
+    const int blocks = static_cast<int>(std::min<long long>(most * a.heads_q, to.multiprocessors));
+    const bool shares = by_shares(a, batch, ceil_div<long long>(most * a.heads_q, blocks), kKeyBytes);
+    if (error == 0 && !shares) {
         error =
             launch_cluster(plan_sequences, plan_blocks(most), kPlanThreads, 1, 0, EARLY_START != 0, to.queue, batch);
     }
@@ -208,8 +292,10 @@ int launch_wgmma_sequences(const VarlenArguments& a, VarlenBatch batch, int long
     p.scale = a.scale;
     p.all_queries = a.total_queries;
     p.all_keys = a.seqlen_k;
-    p.plan = batch.plan;
-    const int blocks = static_cast<int>(std::min<long long>(most * a.heads_q, to.multiprocessors));
+    p.plan = shares ? nullptr : batch.plan;
+    p.query_starts = batch.query_starts;
+    p.key_starts = batch.key_starts;
+    p.batch = batch.batch;
     return launch_cluster(
         wgmma_flash<Shape>, blocks, Shape::kThreads, 1, Shape::kSharedBytes, EARLY_START != 0, to.queue, query_map,
         key_map, value_map, p);

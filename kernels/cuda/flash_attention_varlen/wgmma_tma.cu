@@ -2,6 +2,7 @@
 //!KERNEL summary flash_attention/wgmma_tma over packed sequences: tiles listed on the device, boxes that end with a sequence
 //!KERNEL arch sm_90a
 //!KERNEL tune EARLY_START=1,0
+//!KERNEL tune SHARE_TILES=4,0,2,7
 //
 //   producer loop  attention/forward.h (produce_flash, produce_values)
 //   main loop      attention/forward_mainloop.h (consume_flash)

@@ -34,6 +34,15 @@ def case(batch, tq, tk, lens, hq, hk, dim, causal):
             "half": 0}
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """Blocks that work out their share of the tiles: there is no list."""
+    faulty = "plan_tiles(b);\n}\n\n/// How many heads", "}\n\n/// How many heads"
+    return EmulatedKernel(KERNEL, root=copied(
+        tmp_path_factory.mktemp("shared"), ("attention/forward_varlen.h", *faulty),
+        (f"{KERNEL}.cu", "dispatch<Fp16>", "dispatch<Bf16>")))
+
+
 # Keys that no query sees hold NaN, also those behind a sequence that a box ends in.
 @pytest.mark.parametrize(("size", "processors"), [
     (case(9, 430, 510, "mixed", 4, 2, 64, 1), 1),     # none or one query or key; two groups of heads
@@ -48,6 +57,18 @@ def case(batch, tq, tk, lens, hq, hk, dim, causal):
 def test_packed_sequences_match_the_reference(packed, size, processors):
     packed.check(size, schedule="eager" if processors == 2 else "late", multiprocessors=processors,
                  workspace_bytes=1 << 12)
+
+
+@pytest.mark.parametrize(("size", "processors"), [
+    (case(32, 900, 1000, "mixed", 2, 1, 64, 1), 18),  # a sequence to each lane
+    (case(9, 700, 510, "mixed", 2, 2, 128, 1), 7),    # queries that see no key
+    (case(5, 1500, 1500, "tail", 1, 1, 128, 1), 4),   # several tiles of a sequence are as long as one of another
+    (case(5, 900, 900, "tail", 3, 1, 128, 0), 9),
+    (case(3, 300, 250, "tail", 2, 1, 256, 1), 3),
+    (case(1, 700, 900, "uniform", 1, 1, 128, 1), 132),
+], ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else f"{value} blocks")
+def test_blocks_find_their_tiles_without_a_list(shared, size, processors):
+    shared.check(size, multiprocessors=processors, workspace_bytes=1 << 12)
 
 
 def test_a_list_without_room_for_groups_of_heads_serves_all(packed):
