@@ -72,87 +72,67 @@ __device__ __forceinline__ void produce_fp8_flash(
         ++tile_count;
         return at.stage;
     };
-    Fp8FlashScheduler<Shape> scheduler;
-    Fp8FlashTile tile{};
-    const auto key_head = [&] { return Fp8FlashScheduler<Shape>::quotient(tile.head, p.heads_per_key_head); };
-    const auto load_keys = [&](int step) {
-        Fp8StepScales scales;
-        if constexpr (Shape::kBlockScales) {
-            const int scale_at = p.key_grid.at(tile.batch, step * Shape::kKeys, key_head());
-            scales.keys = p.key_scales[scale_at];
-            scales.value_log = p.value_scales[scale_at];  // its logarithm once the wait is over
-        }
-        mbarrier_wait(memory.keys_empty(keys_at.stage), keys_at.parity ^ 1);
-        if constexpr (Shape::kBlockScales) {
-            scales.value_log = log2f(scales.value_log);
-            scales.value_inverse = Exp2()(-scales.value_log);
-            scales.unused = 0.0f;
-            memory.step_scales(keys_at.stage) = scales;
-        }
-        mbarrier_arrive_expect(memory.keys_full(keys_at.stage), Shape::kKeyBytes);
-        tma_load_5d(
-            memory.keys(keys_at.stage), keys, memory.keys_full(keys_at.stage), 0, step * Shape::kKeys, 0, key_head(),
-            tile.batch);
-        keys_at.advance();
-    };
-    // A tile with its queries and first keys: before the last values of the tile before, which the consumers need later.
-    const auto begin_tile = [&] {
-        tile = scheduler.tile(p);
+    for (Fp8FlashScheduler<Shape> scheduler; scheduler.more(p); scheduler.next(p)) {
+        Fp8FlashTile tile = scheduler.tile(p);
         if (tile.steps == 0) {
+            scheduler.fetch(p);
             announce(tile, 0);
-            return;
+            continue;
         }
+        const int key_head = Fp8FlashScheduler<Shape>::quotient(tile.head, p.heads_per_key_head);
+        const auto load_keys = [&](int step) {
+            Fp8StepScales scales;
+            if constexpr (Shape::kBlockScales) {
+                const int scale_at = p.key_grid.at(tile.batch, step * Shape::kKeys, key_head);
+                scales.keys = p.key_scales[scale_at];
+                scales.value_log = p.value_scales[scale_at];  // its logarithm once the wait is over
+            }
+            mbarrier_wait(memory.keys_empty(keys_at.stage), keys_at.parity ^ 1);
+            if constexpr (Shape::kBlockScales) {
+                scales.value_log = log2f(scales.value_log);
+                scales.value_inverse = Exp2()(-scales.value_log);
+                scales.unused = 0.0f;
+                memory.step_scales(keys_at.stage) = scales;
+            }
+            mbarrier_arrive_expect(memory.keys_full(keys_at.stage), Shape::kKeyBytes);
+            tma_load_5d(
+                memory.keys(keys_at.stage), keys, memory.keys_full(keys_at.stage), 0, step * Shape::kKeys, 0, key_head,
+                tile.batch);
+            keys_at.advance();
+        };
         load_keys(tile.steps - 1);
         if constexpr (!Shape::kBlockScales) {
-            const int scale_at = p.key_grid.at(tile.batch, 0, key_head());
+            const int scale_at = p.key_grid.at(tile.batch, 0, key_head);
             tile.key_scale = p.key_scales[scale_at];
             tile.value_scale = p.value_scales[scale_at];
         }
         const int query = announce(tile, Shape::kQueryBytes);
         tma_load_5d(
             memory.query(query), queries, memory.query_full(query), 0, tile.first_query, 0, tile.head, tile.batch);
-    };
-    const auto load_values = [&](int batch, int head, int step) {
-        if constexpr (Shape::kShared) wait_for_turned(batch * p.key_heads + head, step);
-        const uint32_t come = Shape::kShared ? memory.values_full(values_at.stage) : memory.raw_full(values_at.stage);
-        mbarrier_wait(memory.values_empty(values_at.stage), values_at.parity ^ 1);
-        mbarrier_arrive_expect(come, Shape::kValueBytes);
+        if constexpr (Shape::kShared) ask_for_turned(tile.batch * p.key_heads + key_head, tile.steps - 1);
+        for (int step = tile.steps - 1; step >= 0; --step) {
+            // As late as the answer allows: who has a long tile shall not take another long one meanwhile.
+            if (step == 0) scheduler.fetch(p);
+            if (step > 0) load_keys(step - 1);
+            if constexpr (Shape::kShared) wait_for_turned(tile.batch * p.key_heads + key_head, step);
+            const uint32_t come =
+                Shape::kShared ? memory.values_full(values_at.stage) : memory.raw_full(values_at.stage);
+            mbarrier_wait(memory.values_empty(values_at.stage), values_at.parity ^ 1);
+            mbarrier_arrive_expect(come, Shape::kValueBytes);
 #pragma unroll
-        for (int piece = 0; piece < Shape::kKeys / Shape::kValueRow; ++piece) {
-            const uint32_t to = memory.values(values_at.stage) + piece * Shape::kValuePitch;
-            const int key = step * Shape::kKeys + piece * Shape::kValueRow;
-            if constexpr (Shape::kShared) {
-                tma_load(to, values, come, key, (batch * p.key_heads + head) * Shape::kHeadDim);
-            } else {
-                tma_load_5d(to, values, come, 0, key, 0, head, batch);
+            for (int piece = 0; piece < Shape::kKeys / Shape::kValueRow; ++piece) {
+                const uint32_t to = memory.values(values_at.stage) + piece * Shape::kValuePitch;
+                const int key = step * Shape::kKeys + piece * Shape::kValueRow;
+                if constexpr (Shape::kShared) {
+                    tma_load(to, values, come, key, (tile.batch * p.key_heads + key_head) * Shape::kHeadDim);
+                } else {
+                    tma_load_5d(to, values, come, 0, key, 0, key_head, tile.batch);
+                }
             }
-        }
-        values_at.advance();
-    };
-    // `step`: of the values to be loaded; none at first and after a tile that sees no keys.
-    int step = -1, batch = 0, head = 0;
-    for (bool more = scheduler.more(p); more || step >= 0;) {
-        int next_step = step - 1, next_batch = batch, next_head = head;
-        if (step > 0) {
-            load_keys(step - 1);
-        } else if (more) {
-            begin_tile();
-            next_step = tile.steps - 1;
-            next_batch = tile.batch;
-            next_head = key_head();
-        }
-        if (step >= 0) load_values(batch, head, step);
-        step = next_step;
-        batch = next_batch;
-        head = next_head;
-        if constexpr (Shape::kShared) {
-            if (step >= 0) ask_for_turned(batch * p.key_heads + head, step);
-        }
-        // As late as the answer allows: who has a long tile shall not take another long one meanwhile.
-        if (step <= 0 && more) {
-            scheduler.fetch(p);
-            scheduler.next(p);
-            more = scheduler.more(p);
+            if constexpr (Shape::kShared) {
+                if (step > 0) ask_for_turned(tile.batch * p.key_heads + key_head, step - 1);
+            }
+            values_at.advance();
         }
     }
     announce({0, 0, 0, -1, 1.0f, 1.0f}, 0);

@@ -203,7 +203,7 @@ __device__ __forceinline__ void consume_fp8_flash(
                 __syncwarp();  // all lanes have read what they wanted
                 release(memory.query_empty(query_at.stage));
             }
-            if constexpr (Shape::kTail > 0) {  // by itself: with less at a time ptxas keeps products asynchronous
+            if constexpr (Shape::kTail > 0) {  // by itself: beside the next scores ptxas would serialise products
                 float tail[Shape::kTail / 2];
                 uint32_t tail_weights[Shape::kTail / 32][4];
                 wait_for_keys();

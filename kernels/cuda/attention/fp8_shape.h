@@ -10,7 +10,7 @@
 #include "ptx/atomic.h"
 
 #ifndef STAGES
-#error "STAGES is a tunable of the kernel file: stages of keys and values at head_dim 128 where V comes transposed"
+#error "STAGES is a tunable of the kernel file: stages of keys and values with a tail, where V comes transposed"
 #endif
 
 namespace attention {
@@ -32,15 +32,15 @@ enum Fp8FlashOptions {
     kFp8Threes = 32,       // maxima are looked for three at a time and compared by a vote: see weigh_scores
 };
 
-/// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time; kTail > 0: but of the last step, which comes first,
-/// only the first kTail are multiplied. Such an instance is for rows without a mask which see more steps, and no further keys.
+/// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time. kTail > 0: of the last step, which comes first, only
+/// kTail keys are multiplied. Such an instance is for rows without a mask which see at least one step more.
 template <int kHeadDim_, int kGroups_, int kKeys_, int kOptions_, int kTail_ = 0>
 struct Fp8FlashShape {
     static constexpr int kHeadDim = kHeadDim_, kGroups = kGroups_, kKeys = kKeys_, kTail = kTail_;
     template <int kKeysOfTail>
     using Tailed = Fp8FlashShape<kHeadDim_, kGroups_, kKeys_, kOptions_, kKeysOfTail>;
     static constexpr bool kShared = (kOptions_ & kFp8Shared) != 0, kBlockScales = (kOptions_ & kFp8BlockScales) != 0;
-    static constexpr int kStages = kHeadDim == 256 ? 2 : kShared ? STAGES : 4;  // of keys
+    static constexpr int kStages = !kShared && kHeadDim < 256 ? 4 : kTail > 0 ? STAGES : 2;  // of keys
     static constexpr bool kPingPong = (kOptions_ & kFp8PingPong) != 0 && kGroups > 1;
     static constexpr bool kRescaleEarly = (kOptions_ & kFp8EarlyFactors) != 0;
     static constexpr bool kHeldQuery = (kOptions_ & kFp8HeldQuery) != 0;

@@ -2,7 +2,7 @@
 //!KERNEL summary FP8 wgmma on TMA rings, V transposed beside the first tiles, P in registers as it comes, scales in the exponent
 //!KERNEL arch sm_90a
 //!KERNEL tune SLACK_TENTHS=18,0
-//!KERNEL tune STAGES=2,3
+//!KERNEL tune STAGES=3,2
 //!KERNEL tune PING_PONG_128=0,1
 //!KERNEL tune COUNT=1,0
 //!KERNEL tune EARLY_START=1,0
@@ -37,9 +37,10 @@
 //
 //   head_dim  mask, keys      queries x keys   turns   Q from      V transposed   maxima   order of tiles
 //       64    full                192 x 128   yes     registers   in the block   threes   persistent
+//       64    full, to 4096       192 x 128   no      registers   in the block   threes   persistent; tails of 64
 //       64    causal              128 x 128   yes     registers   in the block            count (above 1024 queries: 192, threes)
-//      128    full                128 x 192   no      registers   shared         threes   persistent
-//      128    full, to 1024       128 x 128   yes     registers   in the block   threes   persistent
+//      128    full                128 x 192   no      registers   shared         threes   persistent; tails of 64 and 128
+//      128    full, to 1024       128 x 128   yes     registers   in the block   threes   persistent; tails of 64
 //      128    causal              128 x 192   no      registers   shared         threes   count
 //      128    causal, to 2048     128 x 128   no      registers   in the block   threes   count
 //      256    full                128 x 128   yes     shared      shared         threes   persistent
@@ -52,6 +53,9 @@
 //
 // Persistent: as many blocks as multiprocessors, with equal shares; pairs: of a long and a short tile. Count: who is free takes
 // the longest tile left, by a count in the workspace.
+//
+// Tails: what is left of the keys behind the last whole step, if no more than so many, is multiplied by itself, in instances of
+// their own. Where V is shared these have three stages of keys and values (STAGES), the others two.
 //
 // Threes: maxima are looked for three at a time, and lanes compare theirs only where a vote finds one that rises.
 //
@@ -78,17 +82,17 @@ constexpr int kLongQueries = 1024;  // beyond, causal tiles may be large: few of
 constexpr int kPingPong128 = PING_PONG_128 ? kFp8PingPong : 0;
 constexpr int kPingPongEarly = kFp8PingPong | kFp8EarlyFactors, kEarlyShared = kFp8EarlyFactors | kFp8Shared;
 
-/// Consumers, keys, what else: Fp8FlashShape. Up to how many keys each block transposes the values that it needs (0: never): then
-/// no tile waits for another block, and V is not written to memory.
+/// Consumers, keys, what else: Fp8FlashShape. In short ones each block transposes the values that it needs: no tile waits for
+/// another block, and V is not written to memory. At 64, where all do, they take no turns.
 template <int kHeadDim>
 struct Tiles;
 template <>
 struct Tiles<64> {
     using Full = Fp8FlashShape<64, 3, 128, kPingPongEarly | kFp8HeldQuery | kFp8Threes>;
+    using Short = Fp8FlashShape<64, 3, 128, kFp8EarlyFactors | kFp8HeldQuery | kFp8Threes>;
     using LongCausal = Full;
     using Causal = Fp8FlashShape<64, 2, 128, kPingPongEarly | kFp8HeldQuery>;
     using Blocks = Fp8FlashShape<64, 3, 128, kPingPongEarly | kFp8BlockScales>;
-    using Short = Full;
     using ShortCausal = Causal;
     using Few = Fp8FlashShape<64, 1, 128, kFp8BlockScales>;
 };
@@ -113,26 +117,29 @@ struct Tiles<256> {
     using Few = Fp8FlashShape<256, 1, 64, kFp8EarlyFactors | kFp8BlockScales>;
 };
 
-/// Up to how many keys each block transposes the values that it needs, where other lengths have them from the workspace.
+/// Up to how many keys rows are short.
 template <int kHeadDim>
-int in_block_up_to(bool causal) {
-    if (!IN_BLOCK || kHeadDim == 64) return 0;
+int short_up_to(bool causal) {
+    if (!IN_BLOCK || (kHeadDim == 64 && causal)) return 0;
     if (IN_BLOCK > 1) return 0x7fffffff;  // to race it at every length
+    if (kHeadDim == 64) return 4096;
     if (kHeadDim == 128) return causal ? 2048 : 1024;
     return causal ? 3072 : 1280;
 }
 
-/// Rows without a mask: keys behind the last whole step are a step of their own size, where there is an instance.
+/// Rows without a mask: those that end in part of a step take an instance with a tail, if there is one. Long rows at 64 would
+/// gain little; tails at 256 were not raced.
 template <class Shape>
 int launch_full(const Fp8FlashArguments& a, int multiprocessors, void* queue) {
     constexpr Fp8TileOrder kPersistent = Fp8TileOrder::kPersistent;
-    const int rest = a.seqlen_k % Shape::kKeys;
-    if (TAILS && rest != 0 && a.seqlen_k > Shape::kKeys) {
-        if (rest <= 64) {
+    constexpr bool kTails = TAILS && (Shape::kHeadDim == 128 || (Shape::kHeadDim == 64 && !Shape::kPingPong));
+    const int rest = a.seqlen_k > Shape::kKeys ? a.seqlen_k % Shape::kKeys : 0;
+    if constexpr (kTails) {
+        if (rest > 0 && rest <= 64) {
             return launch_fp8_flash<typename Shape::template Tailed<64>>(a, kPersistent, multiprocessors, queue);
         }
         if constexpr (Shape::kKeys > 128) {
-            if (rest <= 128) {
+            if (rest > 64 && rest <= 128) {
                 return launch_fp8_flash<typename Shape::template Tailed<128>>(a, kPersistent, multiprocessors, queue);
             }
         }
@@ -154,12 +161,12 @@ int choose(const Fp8FlashArguments& a, int multiprocessors, void* queue) {
         return launch_fp8_flash<typename T::Blocks>(a, kPersistent, multiprocessors, queue);
     }
     constexpr Fp8TileOrder kCausal = COUNT ? Fp8TileOrder::kCount : kPersistent;
-    const bool in_block = a.seqlen_k <= in_block_up_to<kHeadDim>(a.causal);
+    const bool is_short = a.seqlen_k <= short_up_to<kHeadDim>(a.causal);
     if (!a.causal) {
-        return in_block ? launch_full<typename T::Short>(a, multiprocessors, queue)
+        return is_short ? launch_full<typename T::Short>(a, multiprocessors, queue)
                         : launch_full<typename T::Full>(a, multiprocessors, queue);
     }
-    if (in_block) return launch_fp8_flash<typename T::ShortCausal>(a, kCausal, multiprocessors, queue);
+    if (is_short) return launch_fp8_flash<typename T::ShortCausal>(a, kCausal, multiprocessors, queue);
     return a.seqlen_q > kLongQueries ? launch_fp8_flash<typename T::LongCausal>(a, kCausal, multiprocessors, queue)
                                      : launch_fp8_flash<typename T::Causal>(a, kCausal, multiprocessors, queue);
 }

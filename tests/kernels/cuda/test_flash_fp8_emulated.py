@@ -60,12 +60,12 @@ def name(value):
     # half a step of keys and nothing else
     (case(1, 200, 60, 1, 1, 64, 0, "head"), "late", 1),
     (case(1, 200, 60, 1, 1, 256, 0, "head"), "late", 1),
-    # without a mask: what is left behind the last whole step is multiplied by itself; as many tiles as fill the rings
+    # without a mask: what is left behind one or several whole steps is multiplied by itself; in turns at 128, without at 64
     (case(1, 400, 155, 1, 1, 64, 0, "head"), "late", 1),
     (case(1, 200, 300, 2, 1, 64, 0, "head", 0, 1), "eager", 2),
     (case(1, 300, 192, 1, 1, 128, 0, "head"), "late", 1),
     (case(1, 130, 700, 1, 1, 128, 0, "tensor"), "random:3", 1),
-    (case(1, 300, 150, 1, 1, 256, 0, "head"), "late", 1),
+    (case(1, 130, 4130, 1, 1, 64, 0, "head"), "late", 1),            # long: in turns, with a last step that is masked
     (case(1, 1, 1, 2, 1, 64, 0, "tensor"), "late", 64),            # few queries: transposed in the block
     (case(1, 65, 150, 2, 1, 128, 1, "block"), "eager", 64),
     (case(1, 3, 170, 1, 1, 256, 0, "head"), "late", 64),
@@ -78,8 +78,9 @@ def test_matches_the_reference(kernel, size, schedule, processors):
     case(1, 130, 500, 2, 2, 128, 0, "tensor", 0, 1), case(1, 130, 300, 1, 1, 128, 1, "head"),
     case(1, 130, 290, 1, 1, 256, 1, "head"), case(1, 200, 90, 1, 1, 128, 0, "head"),
     case(1, 300, 300, 1, 1, 256, 1, "head"),
-    case(1, 300, 220, 2, 1, 128, 0, "head"), case(1, 130, 500, 1, 1, 128, 0, "head", 0, 1),   # 28 and 116 keys are left
-    case(1, 300, 150, 1, 1, 256, 0, "head")], ids=name)
+    case(1, 300, 220, 2, 1, 128, 0, "head"), case(1, 130, 448, 2, 1, 128, 0, "head"),      # 28 and 64 keys are left,
+    case(1, 300, 257, 1, 1, 128, 0, "tensor"), case(1, 130, 350, 1, 1, 128, 0, "head"),    # 65, and too many for a tail
+    case(1, 400, 300, 1, 1, 64, 0, "head")], ids=name)                                      # in turns
 def test_matches_the_reference_sharing(sharing, size):
     sharing.check(size, schedule="late", multiprocessors=1, workspace_bytes=room(size))
 
@@ -116,8 +117,8 @@ def test_causal_tiles_come_by_count(kernel, sharing):
 
 def test_blocks_that_run_together_share_the_transposition(sharing):
     """Several heads and blocks of keys, so that every block transposes pieces that another one wants."""
-    for dim, causal in ((128, 1), (256, 0)):
-        size = case(1, 260, 520, 4, 2, dim, causal, "head")
+    for dim, causal, keys in ((128, 1, 520), (128, 0, 480), (256, 0, 520)):
+        size = case(1, 260, keys, 4, 2, dim, causal, "head")
         sharing.check(size, multiprocessors=5, workspace_bytes=room(size), schedule="random:1")
         assert sharing.used_workspace
 
