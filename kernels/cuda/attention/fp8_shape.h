@@ -32,8 +32,8 @@ enum Fp8FlashOptions {
     kFp8Threes = 32,       // maxima are looked for three at a time and compared by a vote: see weigh_scores
 };
 
-/// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time. kTail > 0: of the last step, which comes first, only
-/// kTail keys are multiplied. Such an instance is for rows without a mask which see at least one step more.
+/// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time. kTail > 0: of the last step, which comes
+/// first, only kTail keys are multiplied. Such an instance is for rows without a mask which see at least one step more.
 template <int kHeadDim_, int kGroups_, int kKeys_, int kOptions_, int kTail_ = 0>
 struct Fp8FlashShape {
     static constexpr int kHeadDim = kHeadDim_, kGroups = kGroups_, kKeys = kKeys_, kTail = kTail_;

@@ -54,8 +54,8 @@
 // Persistent: as many blocks as multiprocessors, with equal shares; pairs: of a long and a short tile. Count: who is free takes
 // the longest tile left, by a count in the workspace.
 //
-// Tails: what is left of the keys behind the last whole step, if no more than so many, is multiplied by itself, in instances of
-// their own. Where V is shared these have three stages of keys and values (STAGES), the others two.
+// Tails: what is left of the keys behind the last whole step, if no more than so many, is multiplied by itself, in
+// instances of their own. Where V is shared these have three stages of keys and values (STAGES), the others two.
 //
 // Threes: maxima are looked for three at a time, and lanes compare theirs only where a vote finds one that rises.
 //
@@ -82,8 +82,8 @@ constexpr int kLongQueries = 1024;  // beyond, causal tiles may be large: few of
 constexpr int kPingPong128 = PING_PONG_128 ? kFp8PingPong : 0;
 constexpr int kPingPongEarly = kFp8PingPong | kFp8EarlyFactors, kEarlyShared = kFp8EarlyFactors | kFp8Shared;
 
-/// Consumers, keys, what else: Fp8FlashShape. In short ones each block transposes the values that it needs: no tile waits for
-/// another block, and V is not written to memory. At 64, where all do, they take no turns.
+/// Consumers, keys, what else: Fp8FlashShape. In short ones each block transposes the values that it needs: no tile waits
+/// for another block, and V is not written to memory. At 64, where all do, they take no turns.
 template <int kHeadDim>
 struct Tiles;
 template <>
@@ -127,8 +127,8 @@ int short_up_to(bool causal) {
     return causal ? 3072 : 1280;
 }
 
-/// Rows without a mask: those that end in part of a step take an instance with a tail, if there is one. Long rows at 64 would
-/// gain little; tails at 256 were not raced.
+/// Rows without a mask: those that end in part of a step take an instance with a tail, if there is one. Long rows at 64
+/// would gain little; tails at 256 were not raced.
 template <class Shape>
 int launch_full(const Fp8FlashArguments& a, int multiprocessors, void* queue) {
     constexpr Fp8TileOrder kPersistent = Fp8TileOrder::kPersistent;

@@ -60,7 +60,7 @@ def name(value):
     # half a step of keys and nothing else
     (case(1, 200, 60, 1, 1, 64, 0, "head"), "late", 1),
     (case(1, 200, 60, 1, 1, 256, 0, "head"), "late", 1),
-    # without a mask: what is left behind one or several whole steps is multiplied by itself; in turns at 128, without at 64
+    # without a mask: what is left behind one or several whole steps is multiplied by itself; turns at 128, none at 64
     (case(1, 400, 155, 1, 1, 64, 0, "head"), "late", 1),
     (case(1, 200, 300, 2, 1, 64, 0, "head", 0, 1), "eager", 2),
     (case(1, 300, 192, 1, 1, 128, 0, "head"), "late", 1),
