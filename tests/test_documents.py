@@ -229,7 +229,8 @@ RACES = {
     "[flash_attention_bwd]": raced("flash_attention_bwd", "| benchmark backward | µs | FA3 |"),
     "[mla_decode]": raced("mla_decode", "| benchmark | µs | FlashMLA"),
     "[mla_decode_fp8]": FP8_DECODE,
-    "[amd_fp8_mm]": [r for r in ratios("fp8_gemm", "| M×N×K | both copied (shipped)", 1, 5) if "×" in r[0]],
+    "[amd_fp8_mm]": raced("fp8_gemm", "| benchmark M×N×K | µs |"),
+    "[amd_mla_decode]": raced("amd_mla_decode", "| benchmark tokens | µs |"),
 }
 
 

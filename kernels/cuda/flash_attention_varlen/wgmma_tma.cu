@@ -2,7 +2,7 @@
 //!KERNEL summary flash_attention/wgmma_tma over packed sequences: tiles listed on the device, boxes that end with a sequence
 //!KERNEL arch sm_90a
 //!KERNEL tune EARLY_START=1,0
-//!KERNEL tune SHARE_TILES=4,0,2,7
+//!KERNEL tune SHARE_TILES=7,0,2,4
 //
 //   producer loop  attention/forward.h (produce_flash, produce_values)
 //   main loop      attention/forward_mainloop.h (consume_flash)
@@ -14,7 +14,8 @@
 // Order. A first kernel lists the tiles of all sequences in the workspace (attention/varlen.h): in sections whose keys and values
 // L2 holds, the longest sequences first, within them by the steps of keys a tile takes, the longest first. As many blocks as
 // multiprocessors then take (tile, head) by a count, each when it is ready for one; neighbours in the count are heads of one
-// tile. The host does not know the lengths.
+// tile. The host does not know the lengths. Up to 32 sequences with few tiles have no list: each block works out its share of
+// them (SHARE_TILES: up to how many).
 //
 // Boxes. TMA's coordinates are such that a box reads zeros behind its sequence (common/tensor_map.h): keys of the next
 // sequence, or NaN behind the last, never meet a probability of 0. No box lies wholly behind its sequence: the H200 reads there,

@@ -60,8 +60,8 @@ def test_packed_sequences_match_the_reference(packed, size, processors):
 
 
 @pytest.mark.parametrize(("size", "processors"), [
-    (case(32, 900, 1000, "mixed", 2, 1, 64, 1), 18),  # a sequence to each lane
-    (case(9, 700, 510, "mixed", 2, 2, 128, 1), 7),    # queries that see no key
+    (case(32, 900, 1000, "mixed", 2, 1, 64, 1), 13),  # a sequence to each lane
+    (case(9, 700, 510, "mixed", 2, 2, 128, 1), 5),    # queries that see no key
     (case(5, 1500, 1500, "tail", 1, 1, 128, 1), 4),   # several tiles of a sequence are as long as one of another
     (case(5, 900, 900, "tail", 3, 1, 128, 0), 9),
     (case(3, 300, 250, "tail", 2, 1, 256, 1), 3),
