@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from emulated import ROOT, Emulator, Kernel, modelled
 
 from backends.source import KernelSource
@@ -56,11 +57,10 @@ BACKWARD = [
 ]
 # Query heads, keys; batch 128. Nobody published a time: the floor is the bytes' or the products', whichever is longer.
 MLA = [(16, 4096), (16, 8192), (128, 4096), (128, 8192)]
-# Whole layers, launch by launch: problem, case, workgroups that run. Of amd_moe the router must run whole: what the
-# products do depends on its choices.
+# Whole layers, launch by launch: problem, case, workgroups that run. amd_moe's list of rows has 33, which must all run.
 LAYERS: list[tuple[str, dict[str, int | str], int]] = [
     *(("amd_moe", {"bs": 1, "seqlen": tokens, "dhidden": 7168, "dexpert": 2048, "nroutedexperts": 32,
-                   "nsharedexperts": 1, "nexpertspertoken": 4}, tokens // 16) for tokens in (2048, 8192)),
+                   "nsharedexperts": 1, "nexpertspertoken": 4}, 40) for tokens in (2048, 8192)),
     *(("amd_mla_decode", {"batchsize": 128, "dim": 7168, "dq": 1536, "prefill": prefill}, 16)
       for prefill in (4096, 6144)),
 ]
@@ -177,8 +177,18 @@ def layers(emulator: Emulator, problem: str) -> Iterator[tuple[str, list[dict[st
     for name, case, sample in LAYERS:
         if name == problem:
             emulator.set(sample=sample)
-            kernel.run(**case)
+            kernel.run(prepare=_routed if name == "amd_moe" else None, **case)
             yield ", ".join(f"{key} {case[key]}" for key in ("seqlen", "prefill") if key in case), emulator.counters()
+
+
+def _routed(values: dict[str, Any]) -> None:
+    """Write the experts that tokens take to where amd_moe/mfma's router puts them: a sample of it leaves most unwritten."""
+    hidden, inner, chosen = (values[name] for name in ("hidden", "inner", "chosen"))
+    experts = torch.topk(values["x"].view(-1, hidden).float() @ values["router"].float().T, chosen).indices.int()
+    place = -values["workspace"].data_ptr() % 256
+    for halves in (inner, hidden):      # the rows before them, in pieces of 256 bytes
+        place += -(-values["tokens"] * (chosen + 1) * halves * 2 // 256) * 256
+    values["workspace"][place:place + 4 * experts.numel()] = experts.view(-1).view(torch.uint8)
 
 
 def square(emulator: Emulator, sample: int) -> Iterator[Row]:

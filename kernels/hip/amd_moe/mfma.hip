@@ -34,11 +34,9 @@
 
 #include "amd_moe/routes.h"
 #include "tile/grid.h"
-#include "tile/half_gemm.h"
+#include "tile/half_overlapped.h"
 
 namespace {
-
-constexpr int kBand = 8;  // row tiles that share columns of an expert's matrix in L2
 
 struct Layer {
     const uint16_t* x;
@@ -56,93 +54,117 @@ struct Layer {
     __device__ __forceinline__ const uint16_t* matrix(const uint16_t* base, int which, int expert) const {
         return base + offsets[which * (routes.experts + 1) + expert];
     }
+    /// Rows of an array of all pairs' rows, from a tile's first one on.
+    static __device__ __forceinline__ BufferResource rows_of(const uint16_t* array, const ExpertTile& tile, int pitch) {
+        const size_t first = static_cast<size_t>(tile.first) * static_cast<size_t>(pitch);
+        return make_buffer(array + first, tile.count * pitch * 2);
+    }
 };
-
-/// This workgroup's tile; false where it has none.
-__device__ __forceinline__ bool take_tile(const Layer& layer, int tiles_n, ExpertTile& rows, TileIndex& tile) {
-    const TileList tiles(layer.routes, kHalfRows, tiles_n);
-    if (static_cast<int>(blockIdx.x) >= tiles.count) return false;
-    rows = tiles.at(layer.routes, die_contiguous(tiles.count));
-    tile = banded_tile<kBand>(rows.index, rows.tiles_m, tiles_n);
-    rows.first += tile.m * kHalfRows;
-    rows.count -= tile.m * kHalfRows;
-    if (rows.count > kHalfRows) rows.count = kHalfRows;
-    return true;
-}
 
 __device__ __forceinline__ float silu(float a) { return a * __builtin_amdgcn_rcpf(1.0f + exp2_approx(-a * kLog2E)); }
 
-/// h = silu(x gate) * (x up) of 128 rows and 64 columns.
-__global__ void __launch_bounds__(kHalfThreads, 2) expand(Layer layer) {
-    __shared__ HalfLds lds;
-    ExpertTile rows;
-    TileIndex tile;
-    if (!take_tile(layer, layer.inner / 64, rows, tile)) return;
+/// Tiles of h: rows of x by gate's and up's same 128 columns.
+struct ExpandTiles : ExpertTiles {
+    using Tile = ExpertTile;
+    const Layer& layer;
 
-    const int pitch = layer.hidden * 2;
-    const RowsA a(make_buffer(layer.x, layer.routes.tokens * pitch), [&](int row) {
-        return row < rows.count ? layer.routes.token_of[rows.first + row] * pitch : kOutside;
-    });
-    const OutermostB<true> b(
-        layer.matrix(layer.gate, 0, rows.expert), layer.matrix(layer.up, 1, rows.expert), tile.n * 64, layer.inner,
-        layer.inner);
-    HalfTile<Fp16> wave;
-    wave.run(lds, a, b, 0, layer.hidden / kHalfBlockK);
+    __device__ __forceinline__ explicit ExpandTiles(const Layer& layer)
+        : ExpertTiles(layer.routes, (layer.inner + kTileHalf - 1) / kTileHalf), layer(layer) {}
 
-    const size_t origin = static_cast<size_t>(rows.first) * static_cast<size_t>(layer.inner);
-    const BufferResource to = make_buffer(layer.h + origin, rows.count * layer.inner * 2);
-    const int column = tile.n * 64 + wave.column() / 2;
+    __device__ __forceinline__ int pitch_b() const { return layer.inner; }
+    __device__ __forceinline__ int row_offset(const Tile& tile, int row) const {
+        return row < tile.count ? layer.routes.token_of[tile.first + row] * layer.hidden * 2 : kOutside;
+    }
+    __device__ __forceinline__ TileOperands operands(const Tile& tile, bool there) const {
+        const bool up = is_late();
+        const uint16_t* const matrix = layer.matrix(up ? layer.up : layer.gate, up, tile.expert);
+        const int column = tile.column * kTileHalf;
+        return {
+            make_buffer(layer.x, layer.routes.tokens * layer.hidden * 2), matrix + column, layer.inner - column,
+            tile.units, there};
+    }
+    template <class Sums>
+    __device__ __forceinline__ void store(const Tile& tile, const Sums& sums) const {
+        const int column = tile.column * kTileHalf + sums.column();
+        sums.store(
+            Layer::rows_of(layer.h, tile, layer.inner), layer.inner * 2, column * 2, layer.inner - column,
+            [&](int unit, int i) {
+                u32x4 packed;
 #pragma unroll
-    for (int m = 0; m < HalfTile<Fp16>::kTiles; ++m) {
-        u32x4 packed;
+                for (int k = 0; k < 4; ++k) {
+                    const f32x4 gate = sums.sum[unit][0][2 * i + k / 2], up = sums.sum[unit][1][2 * i + k / 2];
+                    const int at = k % 2 * 2;
+                    packed[k] = Fp16::pack(silu(gate[at]) * up[at], silu(gate[at + 1]) * up[at + 1]);
+                }
+                return packed;
+            });
+    }
+};
+
+/// Tiles of an expert's results: rows of h by 256 columns of down, times the pairs' weights.
+struct ReduceTiles : ExpertTiles {
+    using Tile = ExpertTile;
+    const Layer& layer;
+
+    __device__ __forceinline__ explicit ReduceTiles(const Layer& layer)
+        : ExpertTiles(layer.routes, (layer.hidden + kTileColumns - 1) / kTileColumns), layer(layer) {}
+
+    __device__ __forceinline__ int pitch_b() const { return layer.hidden; }
+    __device__ __forceinline__ int row_offset(const Tile& tile, int row) const {
+        return row < tile.count ? row * layer.inner * 2 : kOutside;
+    }
+    __device__ __forceinline__ TileOperands operands(const Tile& tile, bool there) const {
+        const int column = tile.column * kTileColumns + is_late() * kTileHalf;
+        return {
+            Layer::rows_of(layer.h, tile, layer.inner), layer.matrix(layer.down, 2, tile.expert) + column,
+            layer.hidden - column, tile.units, there};
+    }
+    template <class Sums>
+    __device__ __forceinline__ void store(const Tile& tile, const Sums& sums) const {
+        const BufferResource weights = make_buffer(layer.routes.row_weight + tile.first, tile.count * 4);
+        const int mine = sums.row(computed_here(lane_id()) % 16);
+        float weight[Sums::kUnits];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const int n = i / 2, at = i % 2 * 2;
-            packed[i] = Fp16::pack(
-                silu(wave.sum[m][n][at]) * wave.sum[m][n + 2][at],
-                silu(wave.sum[m][n][at + 1]) * wave.sum[m][n + 2][at + 1]);
+        for (int unit = 0; unit < Sums::kUnits; ++unit)
+            weight[unit] = buffer_load_float(weights, (unit * kUnitRows + mine) * 4);
+        const BufferResource to = Layer::rows_of(layer.parts, tile, layer.hidden);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int column = tile.column * kTileColumns + half * kTileHalf + sums.column();
+            sums.store(to, layer.hidden * 2, column * 2, layer.hidden - column, [&](int unit, int i) {
+                u32x4 packed;
+#pragma unroll
+                for (int k = 0; k < 4; ++k) {
+                    const f32x4 value = sums.sum[unit][half][2 * i + k / 2] * weight[unit];
+                    packed[k] = Fp16::pack(value[k % 2 * 2], value[k % 2 * 2 + 1]);
+                }
+                return packed;
+            });
         }
-        buffer_store_16(to, (wave.row(m) * layer.inner + column) * 2, packed);
     }
+};
+
+/// h = silu(x gate) * (x up).
+__global__ void __launch_bounds__(kTileThreads, 2) expand(Layer layer) {
+    __shared__ TileLds lds;
+    ExpandTiles tiles(layer);
+    multiply_tiles<Fp16>(lds, tiles, layer.hidden / kPanelK);
 }
 
-/// The expert's result times the router's weight, 128 rows and columns.
-__global__ void __launch_bounds__(kHalfThreads, 2) reduce(Layer layer) {
-    __shared__ HalfLds lds;
-    ExpertTile rows;
-    TileIndex tile;
-    if (!take_tile(layer, (layer.hidden + kHalfColumns - 1) / kHalfColumns, rows, tile)) return;
-
-    const int pitch = layer.inner * 2;
-    const size_t first = static_cast<size_t>(rows.first);
-    const RowsA a(make_buffer(layer.h + first * static_cast<size_t>(layer.inner), rows.count * pitch), [&](int row) {
-        return row < rows.count ? row * pitch : kOutside;
-    });
-    const OutermostB<false> b(
-        layer.matrix(layer.down, 2, rows.expert), nullptr, tile.n * kHalfColumns, layer.hidden, layer.hidden);
-    HalfTile<Fp16> wave;
-    wave.run(lds, a, b, 0, layer.inner / kHalfBlockK);
-
-    const BufferResource to =
-        make_buffer(layer.parts + first * static_cast<size_t>(layer.hidden), rows.count * layer.hidden * 2);
-    const int column = tile.n * kHalfColumns + wave.column();
-#pragma unroll
-    for (int m = 0; m < HalfTile<Fp16>::kTiles; ++m) {
-        const int row = wave.row(m);
-        const float weight = row < rows.count ? layer.routes.row_weight[rows.first + row] : 0.0f;
-#pragma unroll
-        for (int n = 0; n < HalfTile<Fp16>::kTiles; ++n) wave.sum[m][n] *= weight;
-        const int offset = row < rows.count ? (row * layer.hidden + column) * 2 : kOutside;
-        store_halves<Fp16>(to, offset, wave.sum[m], layer.hidden - column);
-    }
+/// The experts' results times the router's weights.
+__global__ void __launch_bounds__(kTileThreads, 2) reduce(Layer layer) {
+    __shared__ TileLds lds;
+    ReduceTiles tiles(layer);
+    multiply_tiles<Fp16>(lds, tiles, layer.inner / kPanelK);
 }
 
+constexpr int kCombineThreads = 256;
 constexpr int kCombineColumns = 8;  // of a thread
 
 /// y of one token, as fp32 sums of its rows.
-__global__ void __launch_bounds__(kHalfThreads) combine(Layer layer) {
+__global__ void __launch_bounds__(kCombineThreads) combine(Layer layer) {
     typedef _Float16 f16x8 __attribute__((vector_size(16), may_alias));
-    const int column = (static_cast<int>(blockIdx.x) * kHalfThreads + static_cast<int>(threadIdx.x)) * kCombineColumns;
+    const int column = (static_cast<int>(blockIdx.x) * kCombineThreads + static_cast<int>(threadIdx.x)) * kCombineColumns;
     if (column >= layer.hidden) return;
     const int token = static_cast<int>(blockIdx.y), slots = layer.routes.chosen + 1;
     float sum[kCombineColumns] = {};
@@ -205,15 +227,11 @@ extern "C" int amd_moe(
 
     launch_router(layer, static_cast<const uint16_t*>(router), queue);
     LAUNCH(list_rows, dim3(static_cast<unsigned>(experts) + 1), dim3(kListThreads), 0, queue)(layer.routes);
-    // Every expert but the busiest ends in a tile that is not full, and no more experts have rows than there are pairs.
-    const int used = experts < tokens * chosen ? experts : tokens * chosen;
-    const long long row_tiles =
-        tokens * static_cast<long long>(chosen) / kHalfRows + used + ceil_div(tokens, kHalfRows);
-    const auto blocks = [&](int tiles_n) { return dim3(static_cast<unsigned>(row_tiles * tiles_n)); };
-    LAUNCH(expand, blocks(inner / 64), dim3(kHalfThreads), 0, queue)(layer);
-    LAUNCH(reduce, blocks(ceil_div(hidden, kHalfColumns)), dim3(kHalfThreads), 0, queue)(layer);
+    const dim3 units(kComputeUnits), threads(kTileThreads);  // a workgroup each, which stays
+    LAUNCH(expand, units, threads, 0, queue)(layer);
+    LAUNCH(reduce, units, threads, 0, queue)(layer);
     const dim3 sums(
-        static_cast<unsigned>(ceil_div(hidden, kHalfThreads * kCombineColumns)), static_cast<unsigned>(tokens));
-    LAUNCH(combine, sums, dim3(kHalfThreads), 0, queue)(layer);
+        static_cast<unsigned>(ceil_div(hidden, kCombineThreads * kCombineColumns)), static_cast<unsigned>(tokens));
+    LAUNCH(combine, sums, dim3(kCombineThreads), 0, queue)(layer);
     return LAUNCH_STATUS();
 }
