@@ -185,9 +185,8 @@ def _routed(values: dict[str, Any]) -> None:
     """Write the experts that tokens take to where amd_moe/mfma's router puts them: a sample of it leaves most unwritten."""
     hidden, inner, chosen = (values[name] for name in ("hidden", "inner", "chosen"))
     experts = torch.topk(values["x"].view(-1, hidden).float() @ values["router"].float().T, chosen).indices.int()
-    place = -values["workspace"].data_ptr() % 256
-    for halves in (inner, hidden):      # the rows before them, in pieces of 256 bytes
-        place += -(-values["tokens"] * (chosen + 1) * halves * 2 // 256) * 256
+    rows = values["tokens"] * (chosen + 1)      # of h, which lie before them, in pieces of 256 bytes
+    place = -values["workspace"].data_ptr() % 256 - -rows * inner * 2 // 256 * 256
     values["workspace"][place:place + 4 * experts.numel()] = experts.view(-1).view(torch.uint8)
 
 

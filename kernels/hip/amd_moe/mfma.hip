@@ -32,8 +32,8 @@
 #include "launch.h"
 #include "room.h"
 
+#include "amd_moe/plan.h"
 #include "amd_moe/routes.h"
-#include "tile/grid.h"
 #include "tile/half_overlapped.h"
 
 namespace {
@@ -48,6 +48,7 @@ struct Layer {
     uint16_t* h;      // [rows, inner]
     uint16_t* parts;  // [rows, hidden]
     Routes routes;
+    TilePlan expand, reduce;
     int hidden, inner;
 
     /// Matrix `which` (0 gate, 1 up, 2 down) of an expert.
@@ -69,7 +70,7 @@ struct ExpandTiles : ExpertTiles {
     const Layer& layer;
 
     __device__ __forceinline__ explicit ExpandTiles(const Layer& layer)
-        : ExpertTiles(layer.routes, (layer.inner + kTileHalf - 1) / kTileHalf), layer(layer) {}
+        : ExpertTiles(layer.expand), layer(layer) {}
 
     __device__ __forceinline__ int pitch_b() const { return layer.inner; }
     __device__ __forceinline__ int row_offset(const Tile& tile, int row) const {
@@ -107,7 +108,7 @@ struct ReduceTiles : ExpertTiles {
     const Layer& layer;
 
     __device__ __forceinline__ explicit ReduceTiles(const Layer& layer)
-        : ExpertTiles(layer.routes, (layer.hidden + kTileColumns - 1) / kTileColumns), layer(layer) {}
+        : ExpertTiles(layer.reduce), layer(layer) {}
 
     __device__ __forceinline__ int pitch_b() const { return layer.hidden; }
     __device__ __forceinline__ int row_offset(const Tile& tile, int row) const {
@@ -218,16 +219,30 @@ extern "C" int amd_moe(
         offsets,
         static_cast<uint16_t*>(y),
         room.take<uint16_t>(rows * static_cast<size_t>(inner)),
-        room.take<uint16_t>(rows * static_cast<size_t>(hidden)),
+        nullptr,
         {room.take<int>(pairs), room.take<float>(pairs), room.take<int>(rows), room.take<int>(rows),
          room.take<float>(rows), room.take<int>(static_cast<size_t>(experts) + 2), tokens, experts, chosen},
+        {},
+        {},
         hidden,
         inner};
+    const auto planned = [&](int columns) {
+        const int capacity = plan_capacity(static_cast<long long>(rows), experts, columns);
+        return TilePlan{nullptr, room.take<int>(kWorkgroups), columns, capacity};
+    };
+    layer.expand = planned(ceil_div(inner, kTileHalf)), layer.reduce = planned(ceil_div(hidden, kTileColumns));
+    layer.reduce.tiles = room.take<PlannedTile>(static_cast<size_t>(layer.reduce.capacity) * kDies);
+    // The first product's plan lies where the second one's results will.
+    const size_t results = rows * static_cast<size_t>(hidden) * sizeof(uint16_t);
+    const size_t plan = static_cast<size_t>(layer.expand.capacity) * kDies * sizeof(PlannedTile);
+    uint8_t* const parts = room.take<uint8_t>(results > plan ? results : plan);
+    layer.parts = reinterpret_cast<uint16_t*>(parts), layer.expand.tiles = reinterpret_cast<PlannedTile*>(parts);
     if (!room.enough()) return kWorkspaceTooSmall;
 
     launch_router(layer, static_cast<const uint16_t*>(router), queue);
     LAUNCH(list_rows, dim3(static_cast<unsigned>(experts) + 1), dim3(kListThreads), 0, queue)(layer.routes);
-    const dim3 units(kComputeUnits), threads(kTileThreads);  // a workgroup each, which stays
+    LAUNCH(plan_tiles, dim3(2 * kDies), dim3(kWaveSize), 0, queue)(layer.routes, layer.expand, layer.reduce);
+    const dim3 units(kWorkgroups), threads(kTileThreads);
     LAUNCH(expand, units, threads, 0, queue)(layer);
     LAUNCH(reduce, units, threads, 0, queue)(layer);
     const dim3 sums(

@@ -7,9 +7,7 @@
 #include "isa/math.h"
 #include "isa/types.h"
 #include "online_softmax.h"
-#include "tile/grid.h"
 #include "tile/half.h"
-#include "tile/half_overlapped.h"
 #include "tile/half_panel.h"
 
 constexpr int kMaxExperts = 63;  // with the shared one, a lane each
@@ -144,90 +142,3 @@ __global__ void __launch_bounds__(kListThreads) list_rows(Routes routes) {
         row += __builtin_popcountll(all);
     }
 }
-
-/// Rows [first, first + count) of one expert, `units` units of kUnitRows or part of that; and a tile of columns.
-struct ExpertTile {
-    int expert, first, count, units, column;
-};
-
-/// What a product's workgroups do, each every gridDim.x-th tile. An expert's rows are cut into tiles that are alike, and those of
-/// the same columns follow one another: they share the expert's matrix while it passes by. Experts whose tiles are all as
-/// high as tiles get come first.
-class ExpertTiles {
-    static constexpr int kBand = 8;  // tiles of rows that share columns of an expert's matrix in L2
-
-    const Routes& routes_;
-    const int columns_;  // tiles of columns
-    int highest_;        // units of the highest tile
-    int count_, high_;   // tiles in all, and those of experts whose tiles are all high
-    int index_;
-
-    /// Lane e's are expert e's. Made anew for each tile: a loop over K has no registers for it.
-    struct Lanes {
-        int first, rows, units, tiles;
-        bool high;
-        int before;  // tiles of experts before it that are, or are not, high, as it is
-
-        __device__ __forceinline__ Lanes(const Routes& routes, int highest) {
-            const int lane = computed_here(static_cast<int>(threadIdx.x)) % kWaveSize;
-            const bool exists = lane <= routes.experts;
-            first = exists ? routes.first_row[lane] : 0;
-            rows = exists ? routes.first_row[lane + 1] - first : 0;
-            units = (rows + kUnitRows - 1) / kUnitRows;
-            tiles = (units + highest - 1) / highest;
-            high = units == tiles * highest;
-            int some = high ? tiles : 0, others = tiles - some;
-#pragma unroll
-            for (int step = 1; step < kWaveSize; step *= 2) {
-                const int below = from_lane(some, lane - step), others_below = from_lane(others, lane - step);
-                some += lane >= step ? below : 0;
-                others += lane >= step ? others_below : 0;
-            }
-            all_high = read_lane(some, kWaveSize - 1);
-            all = all_high + read_lane(others, kWaveSize - 1);
-            before = (high ? some : others) - tiles;
-        }
-        int all, all_high;
-    };
-
-    /// Rounds of all workgroups times how long a tile of `highest` units takes, in eighths of one of four.
-    __device__ __forceinline__ int effort(int highest) const {
-        const int workgroups = static_cast<int>(gridDim.x), share = highest == kUnits ? 8 : highest + 3;
-        return (Lanes(routes_, highest).all * columns_ + workgroups - 1) / workgroups * share;
-    }
-
-public:
-    __device__ __forceinline__ ExpertTiles(const Routes& routes, int columns)
-        : routes_(routes), columns_(columns), index_(static_cast<int>(blockIdx.x)) {
-        const int four = effort(4), two = effort(2), one = effort(1);
-        highest_ = uniform(four <= two && four <= one ? 4 : two <= one ? 2 : 1);
-        const Lanes lanes(routes, highest_);
-        count_ = lanes.all * columns;
-        high_ = lanes.all_high * columns;
-    }
-
-    /// This workgroup's next tile; false if there is none.
-    __device__ __forceinline__ bool next(ExpertTile& tile) {
-        if (index_ >= count_) return false;
-        const Lanes lanes(routes_, highest_);
-        const bool high = index_ < high_;
-        const int at = uniform(high ? die_contiguous(high_, index_) : die_contiguous(count_ - high_, index_ - high_));
-        index_ += static_cast<int>(gridDim.x);
-
-        const bool begun = lanes.tiles > 0 && lanes.high == high && lanes.before * columns_ <= at;
-        tile.expert = uniform(63 - __builtin_clzll(__builtin_amdgcn_ballot_w64(begun)));
-        const int tiles = read_lane(lanes.tiles, tile.expert), units = read_lane(lanes.units, tile.expert);
-        const TileIndex place =
-            banded_tile<kBand>(at - read_lane(lanes.before, tile.expert) * columns_, tiles, columns_);
-        // Where some are a unit higher, each workgroup is to get its share of them.
-        const int m = place.n % 2 != 0 && tiles <= kBand ? tiles - 1 - place.m : place.m;
-        const int least = uniform(units / tiles), higher = units - least * tiles;
-        const int row = (m * least + (m < higher ? m : higher)) * kUnitRows;
-        tile.units = least + (m < higher);
-        tile.column = place.n;
-        tile.first = read_lane(lanes.first, tile.expert) + row;
-        const int left = read_lane(lanes.rows, tile.expert) - row;
-        tile.count = left < tile.units * kUnitRows ? left : tile.units * kUnitRows;
-        return true;
-    }
-};

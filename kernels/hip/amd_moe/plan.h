@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+// Which tiles each workgroup of a product multiplies, and in which order: a kernel in front of both products.
+//
+// An expert's rows are cut into tiles that are alike. Those of the same columns are dealt out one after the other on one die:
+// they share the expert's matrix while it passes by. A die gets neighbouring columns, as many as take an eighth of the time,
+// and an eighth of the shared expert's, which has rows enough to be cut finer at the end. Whoever has the least gets the next
+// tile, so that all end together.
+#pragma once
+
+#include "amd_moe/routes.h"
+#include "tile/grid.h"
+#include "tile/half_overlapped.h"
+
+/// Rows [first, first + count) by a tile of an expert's columns.
+struct PlannedTile {
+    int first, count;
+    int expert_and_column;  // the column in the upper 24 bits
+    int next;               // this workgroup's next tile, or -1
+};
+
+constexpr int kWorkgroups = kComputeUnits, kPerDie = kWorkgroups / kDies;
+
+struct TilePlan {
+    PlannedTile* tiles;  // of each die, `capacity`
+    int* begin;          // [kWorkgroups]: the first one's number, or -1
+    int columns, capacity;
+};
+
+/// Tiles a die has at most: three quarters of a column's are four units high, but for the last ones of all.
+__host__ __device__ __forceinline__ int plan_capacity(long long rows, int experts, int columns) {
+    return static_cast<int>((rows / kTileRows + 2 * (experts + 1)) * (columns + kDies) / kDies) + 32 * kPerDie;
+}
+
+/// How long a tile takes: as long as 4 / 7 units beside its own.
+__device__ __forceinline__ int tile_effort(int tiles, int units) { return 7 * units + 4 * tiles; }
+
+__device__ __forceinline__ int sum_of_lanes(int value) { return read_lane(sum_up_to_lane(value), kWaveSize - 1); }
+
+/// A die's plan in the making, by one wave: lane w is the die's w-th workgroup.
+class DiePlan {
+    const TilePlan& plan_;
+    const int die_;
+    int count_ = 0;         // of tiles
+    int least_ = 0;         // no workgroup has less to do
+    int load_, last_ = -1;  // of this lane's workgroup
+
+public:
+    __device__ __forceinline__ DiePlan(const TilePlan& plan, int die) : plan_(plan), die_(die) {
+        load_ = lane_id() < kPerDie ? 0 : 0x7fffffff;
+    }
+
+    __device__ __forceinline__ void add(int first, int count, int units, int expert, int column) {
+        uint64_t ready;
+        while ((ready = __builtin_amdgcn_ballot_w64(load_ <= least_)) == 0) ++least_;
+        const int index = die_ * plan_.capacity + count_++;
+        if (lane_id() != static_cast<int>(__builtin_ctzll(ready))) return;
+        plan_.tiles[index] = {first, count, expert | column << 8, -1};
+        if (last_ < 0) plan_.begin[lane_id() * kDies + die_] = index;
+        else plan_.tiles[last_].next = index;
+        last_ = index;
+        load_ += tile_effort(1, units);
+    }
+
+    __device__ __forceinline__ void finish() const {
+        if (lane_id() < kPerDie && last_ < 0) plan_.begin[lane_id() * kDies + die_] = -1;
+    }
+};
+
+/// Workgroups 0 .. 7 plan a die's part of the first product each, the others the second product's.
+__global__ void __launch_bounds__(kWaveSize) plan_tiles(Routes routes, TilePlan first_plan, TilePlan second_plan) {
+    const int die = static_cast<int>(blockIdx.x) % kDies, shared = routes.experts;
+    const TilePlan plan = static_cast<int>(blockIdx.x) < kDies ? first_plan : second_plan;
+
+    // Lane e's are expert e's.
+    const int lane = lane_id(), columns = plan.columns;
+    const int first = lane <= shared ? routes.first_row[lane] : 0;
+    const int rows = lane <= shared ? routes.first_row[lane + 1] - first : 0;
+    const int units = (rows + kUnitRows - 1) / kUnitRows;
+    // The height of tiles: what all take together, and half of the last one that a workgroup gets.
+    int highest = 0, best = 0x7fffffff, tiles = 0;
+    for (int height = kUnits; height > 0; height /= 2) {
+        const int cut = (units + height - 1) / height;
+        const int effort = 8 * columns * sum_of_lanes(cut) + 7 * height * kWorkgroups;
+        if (effort >= best) continue;
+        best = effort, highest = height, tiles = cut;
+    }
+    const int effort = tile_effort(tiles, units);  // of a column
+    const int before = sum_up_to_lane(effort) - effort;
+    const int shared_effort = read_lane(effort, shared), all = (read_lane(before, shared) + shared_effort) * columns;
+    // The columns of the shared expert, and the part [from, to) of the others' effort, columns in their order.
+    const int shared_from = die * columns / kDies, shared_to = (die + 1) * columns / kDies;
+    const int from = uniform(static_cast<int>(static_cast<long long>(all) * die / kDies) - shared_from * shared_effort);
+    const int to = uniform(static_cast<int>(static_cast<long long>(all) * (die + 1) / kDies) - shared_to * shared_effort);
+
+    DiePlan made(plan, die);
+    for (int expert = 0; expert < shared; ++expert) {
+        const int each = read_lane(effort, expert), begin = read_lane(before, expert) * columns;
+        if (each == 0 || begin >= to || begin + each * columns <= from) continue;
+        const int count = read_lane(tiles, expert), of_units = read_lane(units, expert), of_rows = read_lane(rows, expert);
+        const int place = read_lane(first, expert), least = of_units / count, higher = of_units - least * count;
+        for (int column = 0; column < columns; ++column) {
+            const int at = begin + column * each;
+            if (at < from || at >= to) continue;
+            for (int tile = 0, row = 0; tile < count; ++tile) {
+                const int height = least + (tile < higher), left = of_rows - row;
+                made.add(
+                    place + row, left < height * kUnitRows ? left : height * kUnitRows, height, expert, column);
+                row += height * kUnitRows;
+            }
+        }
+    }
+    const int shared_rows = read_lane(rows, shared), shared_first = read_lane(first, shared);
+    int left = read_lane(units, shared) * (shared_to - shared_from);
+    for (int column = shared_from; column < shared_to; ++column) {
+        for (int row = 0; row < shared_rows;) {
+            int height = left > 3 * kPerDie ? kUnits : left > kPerDie ? 2 : 1;
+            if (height > highest) height = highest;
+            const int rest = shared_rows - row, in_rest = (rest + kUnitRows - 1) / kUnitRows;
+            if (height > in_rest) height = in_rest;
+            made.add(
+                shared_first + row, rest < height * kUnitRows ? rest : height * kUnitRows, height, shared, column);
+            row += height * kUnitRows;
+            left -= height;
+        }
+    }
+    made.finish();
+}
+
+/// What a product's workgroup has to do.
+struct ExpertTile {
+    int expert, first, count, units, column;
+};
+
+class ExpertTiles {
+    const PlannedTile* const tiles_;
+    int next_;
+
+public:
+    __device__ __forceinline__ explicit ExpertTiles(const TilePlan& plan)
+        : tiles_(plan.tiles), next_(uniform(plan.begin[blockIdx.x])) {}
+
+    /// This workgroup's next tile; false if there is none.
+    __device__ __forceinline__ bool next(ExpertTile& tile) {
+        if (next_ < 0) return false;
+        const PlannedTile found = tiles_[next_];
+        tile.first = uniform(found.first), tile.count = uniform(found.count);
+        tile.expert = uniform(found.expert_and_column & 0xff), tile.column = uniform(found.expert_and_column >> 8);
+        tile.units = (tile.count + kUnitRows - 1) / kUnitRows;
+        next_ = uniform(found.next);
+        return true;
+    }
+};
