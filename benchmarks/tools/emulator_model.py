@@ -58,7 +58,7 @@ BACKWARD = [
 # Query heads, keys; batch 128. Nobody published a time: the floor is the bytes' or the products', whichever is longer.
 MLA = [(16, 4096), (16, 8192), (128, 4096), (128, 8192)]
 # Whole layers, launch by launch: problem, case, workgroups that run. amd_moe's list of rows has 33, which must all run.
-LAYERS: list[tuple[str, dict[str, int | str], int]] = [
+LAYERS: list[tuple[str, dict[str, int], int]] = [
     *(("amd_moe", {"bs": 1, "seqlen": tokens, "dhidden": 7168, "dexpert": 2048, "nroutedexperts": 32,
                    "nsharedexperts": 1, "nexpertspertoken": 4}, 40) for tokens in (2048, 8192)),
     *(("amd_mla_decode", {"batchsize": 128, "dim": 7168, "dq": 1536, "prefill": prefill}, 16)
@@ -182,7 +182,7 @@ def layers(emulator: Emulator, problem: str) -> Iterator[tuple[str, list[dict[st
 
 
 def _routed(values: dict[str, Any]) -> None:
-    """Write the experts that tokens take to where amd_moe/mfma's router puts them: a sample of it leaves most unwritten."""
+    """Write the experts that tokens take to where amd_moe/mfma's router puts them: a sample of it leaves most out."""
     hidden, inner, chosen = (values[name] for name in ("hidden", "inner", "chosen"))
     experts = torch.topk(values["x"].view(-1, hidden).float() @ values["router"].float().T, chosen).indices.int()
     rows = values["tokens"] * (chosen + 1)      # of h, which lie before them, in pieces of 256 bytes

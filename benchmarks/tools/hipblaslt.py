@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """hipBLASLt's own products for gfx942, made by its own generator and launched as its host code launches them.
 
-The library's kernels are assembly that TensileLite, a Python program in its repository, writes from "logic" files; clang
-assembles it. Nothing of the checkout is committed. TensileLite needs PyYAML, msgpack, joblib and packaging:
+The library's kernels are assembly that TensileLite, a Python program in its repository, writes from "logic" files;
+clang assembles it. Nothing of the checkout is committed. TensileLite needs PyYAML, msgpack, joblib and packaging:
 ``pip install msgpack joblib`` into this environment. Row-major c = a b, a [m, k], b [k, n]: what the library calls NN.
 """
 
@@ -60,7 +60,8 @@ def _assembled(source: Path, build: Path) -> Solution:
     name, tile = re.search(r"\.globl (\S+)", text), TILE.search(text)
     threads = re.search(r"max_flat_workgroup_size:\s+(\d+)", text)
     size = re.search(r"kernarg_segment_size:\s+(\d+)", text)
-    assert name and tile and threads and size
+    if not (name and tile and threads and size):
+        raise SystemExit(f"{source}: not as hipBLASLt writes it")
     code_object = build / f"hipblaslt_{hashlib.sha256(text.encode()).hexdigest()[:12]}.co"
     if not code_object.is_file():
         clang, assembled = _clang(), code_object.with_suffix(".o")
@@ -85,7 +86,12 @@ def _written(sources: Path, build: Path, wanted: re.Pattern[str]) -> list[Path]:
     sys.path.insert(0, str(checkout / "tensilelite"))
     os.environ["TENSILE_ROCM_ASSEMBLER_PATH"] = str(_assembler(build))
     import yaml
-    from Tensile import Common, LibraryIO, TensileCreateLibrary, TensileInstructions
+    from Tensile import (  # type: ignore[import-not-found]     # of the checkout
+        Common,
+        LibraryIO,
+        TensileCreateLibrary,
+        TensileInstructions,
+    )
     Common.assignGlobalParameters({
         "Architecture": "gfx942", "CxxCompiler": "amdclang++", "AMDGPUArchPath": False, "PrintLevel": 0,
         "GenerateSourcesAndExit": True, "WorkingPath": str(build), "CodeObjectVersion": "V4"})

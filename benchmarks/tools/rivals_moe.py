@@ -6,11 +6,11 @@
 ``DIR`` has checkouts named ``owner+repository`` (published_programs.py lists them; hipblaslt.py says what it needs
 besides). RadeonFlow's layer is its own kernels around the fp16 products of hipBLASLt, which it picks by index; an index
 counts the solutions of one build of the library, in the order in which that build's file system listed their files. So
-for each of its four products the fastest solution in this model stands in: of ``SOLUTIONS``, or with ``--all-solutions``
-of all with tiles of 128 x 112 and more.
+for each of its four products the fastest solution in this model stands in: of ``SOLUTIONS``, or of all with tiles of
+128 x 112 and more with ``--all-solutions``.
 
-Not modelled, in its favour: the router's product (PyTorch's), hipCUB's sort of tokens by experts, the copy of the experts'
-counts to the host that its products wait for, and the host's time. ``--check`` runs a small layer whole instead.
+Not modelled, in its favour: the router's product (PyTorch's), hipCUB's sort of tokens by experts, the copy of the
+experts' counts to the host that its products wait for, and the host's time. ``--check`` runs a small layer whole.
 """
 
 from __future__ import annotations
@@ -127,7 +127,8 @@ class Layer:
                 for expert, (begin, end) in enumerate(zip(self.begins, self.begins[1:], strict=False))]
 
     def _shared(self, a: torch.Tensor, matrices: torch.Tensor, c: torch.Tensor) -> Product:
-        return Product(a.data_ptr(), matrices[-1].data_ptr(), c.data_ptr(), self.shape.tokens, *reversed(matrices.shape[1:]))
+        k, n = matrices.shape[1:]
+        return Product(a.data_ptr(), matrices[-1].data_ptr(), c.data_ptr(), self.shape.tokens, n, k)
 
     def products(self) -> dict[str, Callable[[Kernel, int], None]]:
         """Its four kinds of products by a solution; those of one kind by the same one."""
@@ -182,7 +183,8 @@ def verdict(layer: Layer) -> str:
 
     def expert(number: int, rows: torch.Tensor) -> torch.Tensor:
         gate, up, down = (each[number] for each in matrices)
-        return (torch.nn.functional.silu(rows @ gate) * (rows @ up)) @ down
+        inner: torch.Tensor = torch.nn.functional.silu(rows @ gate) * (rows @ up)
+        return inner @ down
     want = expert(-1, x)
     best = torch.topk(layer.scores.float(), layer.shape.chosen).indices
     for number in range(layer.shape.experts):
@@ -202,10 +204,12 @@ def small(shape: Shape) -> tuple[torch.Tensor, ...]:
     return x, (x.float() @ normal(h, shape.experts).float()).half(), normal(e, h, i), normal(e, h, i), normal(e, i, h)
 
 
-def tell(ours: Sequence[dict[str, Any]], theirs: Sequence[dict[str, Any]], chosen: dict[str, tuple[Kernel, int]]) -> None:
+def tell(ours: Sequence[dict[str, Any]], theirs: Sequence[dict[str, Any]],
+         chosen: dict[str, tuple[Kernel, int]]) -> None:
     def microseconds(numbers: Sequence[int]) -> float:
         return sum(float(theirs[number]["modelled_us"]) for number in numbers)
-    rows = {"router": ("top-k, without the product", (0,)), "rows by experts": ("offsets and gather, without the sort", (1, 2)),
+    rows = {"router": ("top-k, without the product", (0,)),
+            "rows by experts": ("offsets and gather, without the sort", (1, 2)),
             "gate, up and SiLU": ("three products, SiLU twice", (3, 4, 6, 7, 8)), "down": ("two products", (5, 9)),
             "sum of a token's rows": ("the same", (10,))}
     print("| part | ours, µs | RadeonFlow's, µs | its |")
@@ -252,7 +256,7 @@ def main() -> None:
         layer = layer_of(shape, small(shape))
         for kernel in kernels:
             layer.y.fill_(torch.nan)
-            layer.call({name: (kernel, 1) for name in layer.products()})
+            layer.call(dict.fromkeys(layer.products(), (kernel, 1)))
             print(f"with {kernel.solution.tile}: {verdict(layer)}", flush=True)
         return
     for case, ours in layers(emulator, "amd_moe"):

@@ -49,16 +49,30 @@ public:
         load_ = lane_id() < kPerDie ? 0 : 0x7fffffff;
     }
 
-    __device__ __forceinline__ void add(int first, int count, int units, int expert, int column) {
-        uint64_t ready;
-        while ((ready = __builtin_amdgcn_ballot_w64(load_ <= least_)) == 0) ++least_;
-        const int index = die_ * plan_.capacity + count_++;
-        if (lane_id() != static_cast<int>(__builtin_ctzll(ready))) return;
-        plan_.tiles[index] = {first, count, expert | column << 8, -1};
-        if (last_ < 0) plan_.begin[lane_id() * kDies + die_] = index;
-        else plan_.tiles[last_].next = index;
-        last_ = index;
-        load_ += tile_effort(1, units);
+    /// Deal out `tiles` tiles of one column, of rows from `first` on, `rows` in all; the first `higher` ones are a unit higher
+    /// than `height`. All that have least to do take one at once.
+    __device__ __forceinline__ void
+    add(int first, int rows, int tiles, int height, int higher, int expert, int column) {
+        for (int dealt = 0; dealt < tiles;) {
+            const uint64_t ready = __builtin_amdgcn_ballot_w64(load_ <= least_);
+            if (ready == 0) {
+                ++least_;
+                continue;
+            }
+            const int rank = __builtin_popcountll(ready & ((uint64_t{1} << lane_id()) - 1)), tile = dealt + rank;
+            if (load_ <= least_ && tile < tiles) {
+                const int units = height + (tile < higher), index = die_ * plan_.capacity + count_ + rank;
+                const int row = (tile * height + (tile < higher ? tile : higher)) * kUnitRows;
+                const int count = rows - row < units * kUnitRows ? rows - row : units * kUnitRows;
+                plan_.tiles[index] = {first + row, count, expert | column << 8, -1};
+                if (last_ < 0) plan_.begin[lane_id() * kDies + die_] = index;
+                else plan_.tiles[last_].next = index;
+                last_ = index;
+                load_ += tile_effort(1, units);
+            }
+            const int free = __builtin_popcountll(ready), taken = free < tiles - dealt ? free : tiles - dealt;
+            dealt += taken, count_ += taken;
+        }
     }
 
     __device__ __forceinline__ void finish() const {
@@ -97,16 +111,11 @@ __global__ void __launch_bounds__(kWaveSize) plan_tiles(Routes routes, TilePlan 
         const int each = read_lane(effort, expert), begin = read_lane(before, expert) * columns;
         if (each == 0 || begin >= to || begin + each * columns <= from) continue;
         const int count = read_lane(tiles, expert), of_units = read_lane(units, expert), of_rows = read_lane(rows, expert);
-        const int place = read_lane(first, expert), least = of_units / count, higher = of_units - least * count;
+        const int place = read_lane(first, expert), least = uniform(of_units / count), higher = of_units - least * count;
         for (int column = 0; column < columns; ++column) {
             const int at = begin + column * each;
             if (at < from || at >= to) continue;
-            for (int tile = 0, row = 0; tile < count; ++tile) {
-                const int height = least + (tile < higher), left = of_rows - row;
-                made.add(
-                    place + row, left < height * kUnitRows ? left : height * kUnitRows, height, expert, column);
-                row += height * kUnitRows;
-            }
+            made.add(place, of_rows, count, least, higher, expert, column);
         }
     }
     const int shared_rows = read_lane(rows, shared), shared_first = read_lane(first, shared);
@@ -115,12 +124,16 @@ __global__ void __launch_bounds__(kWaveSize) plan_tiles(Routes routes, TilePlan 
         for (int row = 0; row < shared_rows;) {
             int height = left > 3 * kPerDie ? kUnits : left > kPerDie ? 2 : 1;
             if (height > highest) height = highest;
+            // As many tiles of that height as come before the next lower one, or the end of the column.
+            const int until = left - (height == kUnits ? 3 * kPerDie : height == 2 ? kPerDie : 0);
             const int rest = shared_rows - row, in_rest = (rest + kUnitRows - 1) / kUnitRows;
-            if (height > in_rest) height = in_rest;
-            made.add(
-                shared_first + row, rest < height * kUnitRows ? rest : height * kUnitRows, height, shared, column);
-            row += height * kUnitRows;
-            left -= height;
+            const int most = until < in_rest || height == 1 ? until : in_rest;
+            const int count = height == 1 ? in_rest : (most + height - 1) / height;
+            const int all_units = count * height < in_rest ? count * height : in_rest;
+            const int covered = all_units * kUnitRows < rest ? all_units * kUnitRows : rest;
+            made.add(shared_first + row, covered, count, height, 0, shared, column);
+            row += covered;
+            left -= all_units;
         }
     }
     made.finish();
