@@ -69,8 +69,7 @@ struct ExpandTiles : ExpertTiles {
     using Tile = ExpertTile;
     const Layer& layer;
 
-    __device__ __forceinline__ explicit ExpandTiles(const Layer& layer)
-        : ExpertTiles(layer.expand), layer(layer) {}
+    __device__ __forceinline__ explicit ExpandTiles(const Layer& layer) : ExpertTiles(layer.expand), layer(layer) {}
 
     __device__ __forceinline__ int pitch_b() const { return layer.inner; }
     __device__ __forceinline__ int row_offset(const Tile& tile, int row) const {
@@ -90,15 +89,15 @@ struct ExpandTiles : ExpertTiles {
         sums.store(
             Layer::rows_of(layer.h, tile, layer.inner), layer.inner * 2, column * 2, layer.inner - column,
             [&](int unit, int i) {
-                u32x4 packed;
+            u32x4 packed;
 #pragma unroll
-                for (int k = 0; k < 4; ++k) {
-                    const f32x4 gate = sums.sum[unit][0][2 * i + k / 2], up = sums.sum[unit][1][2 * i + k / 2];
-                    const int at = k % 2 * 2;
-                    packed[k] = Fp16::pack(silu(gate[at]) * up[at], silu(gate[at + 1]) * up[at + 1]);
-                }
-                return packed;
-            });
+            for (int k = 0; k < 4; ++k) {
+                const f32x4 gate = sums.sum[unit][0][2 * i + k / 2], up = sums.sum[unit][1][2 * i + k / 2];
+                const int at = k % 2 * 2;
+                packed[k] = Fp16::pack(silu(gate[at]) * up[at], silu(gate[at + 1]) * up[at + 1]);
+            }
+            return packed;
+        });
     }
 };
 
@@ -107,8 +106,7 @@ struct ReduceTiles : ExpertTiles {
     using Tile = ExpertTile;
     const Layer& layer;
 
-    __device__ __forceinline__ explicit ReduceTiles(const Layer& layer)
-        : ExpertTiles(layer.reduce), layer(layer) {}
+    __device__ __forceinline__ explicit ReduceTiles(const Layer& layer) : ExpertTiles(layer.reduce), layer(layer) {}
 
     __device__ __forceinline__ int pitch_b() const { return layer.hidden; }
     __device__ __forceinline__ int row_offset(const Tile& tile, int row) const {
@@ -165,7 +163,8 @@ constexpr int kCombineColumns = 8;  // of a thread
 /// y of one token, as fp32 sums of its rows.
 __global__ void __launch_bounds__(kCombineThreads) combine(Layer layer) {
     typedef _Float16 f16x8 __attribute__((vector_size(16), may_alias));
-    const int column = (static_cast<int>(blockIdx.x) * kCombineThreads + static_cast<int>(threadIdx.x)) * kCombineColumns;
+    const int column =
+        (static_cast<int>(blockIdx.x) * kCombineThreads + static_cast<int>(threadIdx.x)) * kCombineColumns;
     if (column >= layer.hidden) return;
     const int token = static_cast<int>(blockIdx.y), slots = layer.routes.chosen + 1;
     float sum[kCombineColumns] = {};

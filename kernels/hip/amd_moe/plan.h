@@ -3,7 +3,7 @@
 //
 // An expert's rows are cut into tiles that are alike. Those of the same columns are dealt out one after the other on one die:
 // they share the expert's matrix while it passes by. A die gets neighbouring columns, as many as take an eighth of the time,
-// and an eighth of the shared expert's, which has rows enough to be cut finer at the end. Whoever has the least gets the next
+// and an eighth of the shared expert's, whose last tiles are half as high. Whoever has the least gets the next
 // tile, so that all end together.
 #pragma once
 
@@ -31,8 +31,9 @@ __host__ __device__ __forceinline__ int plan_capacity(long long rows, int expert
     return static_cast<int>((rows / kTileRows + 2 * (experts + 1)) * (columns + kDies) / kDies) + 32 * kPerDie;
 }
 
-/// How long a tile takes: as long as 4 / 7 units beside its own.
-__device__ __forceinline__ int tile_effort(int tiles, int units) { return 7 * units + 4 * tiles; }
+/// How long tiles of some units take together: each as long as 5 / 3 of a unit beside its own. (Modelled: a K block of tiles of
+/// four, two and one unit takes 4100, 2420 and 2000 cycles; then there are a tile's ends.)
+__device__ __forceinline__ int tile_effort(int tiles, int units) { return 6 * units + 10 * tiles; }
 
 __device__ __forceinline__ int sum_of_lanes(int value) { return read_lane(sum_up_to_lane(value), kWaveSize - 1); }
 
@@ -51,8 +52,8 @@ public:
 
     /// Deal out `tiles` tiles of one column, of rows from `first` on, `rows` in all; the first `higher` ones are a unit higher
     /// than `height`. All that have least to do take one at once.
-    __device__ __forceinline__ void
-    add(int first, int rows, int tiles, int height, int higher, int expert, int column) {
+    __device__ __forceinline__ void add(
+        int first, int rows, int tiles, int height, int higher, int expert, int column) {
         for (int dealt = 0; dealt < tiles;) {
             const uint64_t ready = __builtin_amdgcn_ballot_w64(load_ <= least_);
             if (ready == 0) {
@@ -94,7 +95,7 @@ __global__ void __launch_bounds__(kWaveSize) plan_tiles(Routes routes, TilePlan 
     int highest = 0, best = 0x7fffffff, tiles = 0;
     for (int height = kUnits; height > 0; height /= 2) {
         const int cut = (units + height - 1) / height;
-        const int effort = 8 * columns * sum_of_lanes(cut) + 7 * height * kWorkgroups;
+        const int effort = 2 * 10 * columns * sum_of_lanes(cut) + 6 * height * kWorkgroups;
         if (effort >= best) continue;
         best = effort, highest = height, tiles = cut;
     }
@@ -104,31 +105,37 @@ __global__ void __launch_bounds__(kWaveSize) plan_tiles(Routes routes, TilePlan 
     // The columns of the shared expert, and the part [from, to) of the others' effort, columns in their order.
     const int shared_from = die * columns / kDies, shared_to = (die + 1) * columns / kDies;
     const int from = uniform(static_cast<int>(static_cast<long long>(all) * die / kDies) - shared_from * shared_effort);
-    const int to = uniform(static_cast<int>(static_cast<long long>(all) * (die + 1) / kDies) - shared_to * shared_effort);
+    const int to =
+        uniform(static_cast<int>(static_cast<long long>(all) * (die + 1) / kDies) - shared_to * shared_effort);
+
+    // This die's columns of this lane's expert.
+    const auto columns_before = [&](int end) {
+        const int inside = end - before * columns;
+        const int whole = effort > 0 && inside > 0 ? (inside + effort - 1) / effort : 0;
+        return whole < columns ? whole : columns;
+    };
+    const int first_column = columns_before(from), last_column = lane < shared ? columns_before(to) : 0;
 
     DiePlan made(plan, die);
-    for (int expert = 0; expert < shared; ++expert) {
-        const int each = read_lane(effort, expert), begin = read_lane(before, expert) * columns;
-        if (each == 0 || begin >= to || begin + each * columns <= from) continue;
-        const int count = read_lane(tiles, expert), of_units = read_lane(units, expert), of_rows = read_lane(rows, expert);
-        const int place = read_lane(first, expert), least = uniform(of_units / count), higher = of_units - least * count;
-        for (int column = 0; column < columns; ++column) {
-            const int at = begin + column * each;
-            if (at < from || at >= to) continue;
-            made.add(place, of_rows, count, least, higher, expert, column);
-        }
+    for (uint64_t left = __builtin_amdgcn_ballot_w64(first_column < last_column); left != 0; left &= left - 1) {
+        const int expert = uniform(static_cast<int>(__builtin_ctzll(left))), count = read_lane(tiles, expert);
+        const int of_units = read_lane(units, expert), least = uniform(of_units / count);
+        const int begin = read_lane(first_column, expert), end = read_lane(last_column, expert);
+        for (int column = begin; column < end; ++column)
+            made.add(
+                read_lane(first, expert), read_lane(rows, expert), count, least, of_units - least * count, expert,
+                column);
     }
     const int shared_rows = read_lane(rows, shared), shared_first = read_lane(first, shared);
     int left = read_lane(units, shared) * (shared_to - shared_from);
     for (int column = shared_from; column < shared_to; ++column) {
         for (int row = 0; row < shared_rows;) {
-            int height = left > 3 * kPerDie ? kUnits : left > kPerDie ? 2 : 1;
-            if (height > highest) height = highest;
-            // As many tiles of that height as come before the next lower one, or the end of the column.
-            const int until = left - (height == kUnits ? 3 * kPerDie : height == 2 ? kPerDie : 0);
+            // The last ones of all are half as high; a call deals out as many as come before those or the column's end.
+            const int fill = highest == kUnits && left <= kPerDie ? 2 : highest;
             const int rest = shared_rows - row, in_rest = (rest + kUnitRows - 1) / kUnitRows;
-            const int most = until < in_rest || height == 1 ? until : in_rest;
-            const int count = height == 1 ? in_rest : (most + height - 1) / height;
+            const int until = highest == kUnits && left > kPerDie ? left - kPerDie : left;
+            const int height = fill < in_rest ? fill : in_rest;
+            const int count = ((until < in_rest ? until : in_rest) + height - 1) / height;
             const int all_units = count * height < in_rest ? count * height : in_rest;
             const int covered = all_units * kUnitRows < rest ? all_units * kUnitRows : rest;
             made.add(shared_first + row, covered, count, height, 0, shared, column);

@@ -54,7 +54,7 @@ struct TileOperands {
 class TileParts {
     static constexpr int kQuad = 4;  // values of k a thread transposes
 
-    u32x4 a_[kUnits], b_[kQuad];        // a pass over A is a unit, eight lanes to a row
+    u32x4 a_[kUnits], b_[kQuad];  // a pass over A is a unit, eight lanes to a row
     int load_a_[kUnits];
     int load_b_, store_b_;
     BufferResource rows_;
@@ -106,8 +106,7 @@ public:
         const int to = Fp8Rows::offset(row(), chunk());
 #pragma unroll
         for (int pass = 0; pass < kUnits; ++pass) {
-            if (pass < units_)
-                write_chunk(lds.a.bytes, Fp8Rows::at(to, pass * kUnitRows, 0), a_[pass]);
+            if (pass < units_) write_chunk(lds.a.bytes, Fp8Rows::at(to, pass * kUnitRows, 0), a_[pass]);
         }
     }
     __device__ __forceinline__ void load_b(int block) {
@@ -136,9 +135,7 @@ struct TileSums {
     /// Row of the tile, less 64 * unit, that operand row `r` of this wave is.
     static __device__ __forceinline__ int row(int r) { return column_row(wave_id() / 2, r); }
     /// First of this lane's 16 consecutive columns of a half.
-    static __device__ __forceinline__ int column() {
-        return wave_id() % 2 * 64 + computed_here(lane_id()) / 16 * 16;
-    }
+    static __device__ __forceinline__ int column() { return wave_id() % 2 * 64 + computed_here(lane_id()) / 16 * 16; }
 
     /// Columns `first` and `first + 1`: of one unit, independent tiles take turns.
     __device__ __forceinline__ void multiply(int first, int unit, const Fp8Operand& a, const Fp8Operand* b) {
@@ -155,8 +152,7 @@ struct TileSums {
     /// lane's 16. Lanes that hold rows of the same columns swap, so that one store writes whole lines of fewer rows.
     /// `offset`: of this lane's first column in a row; `left`: columns from there on.
     template <class Value>
-    static __device__ __forceinline__ void
-    store(BufferResource to, int pitch, int offset, int left, Value value) {
+    static __device__ __forceinline__ void store(BufferResource to, int pitch, int offset, int left, Value value) {
         const int r = computed_here(lane_id()) % 16, chunk = r >> 3;
 #pragma unroll
         for (int unit = 0; unit < kUnits; ++unit) {
@@ -173,8 +169,8 @@ struct TileSums {
 
 /// One K block of a tile, while block `ahead`, of this tile or the next one, comes in.
 template <class Sums>
-__device__ __forceinline__ void
-multiply_block(TileLds& lds, TileParts& parts, Sums& sums, int base_a, int base_b, int ahead) {
+__device__ __forceinline__ void multiply_block(
+    TileLds& lds, TileParts& parts, Sums& sums, int base_a, int base_b, int ahead) {
     constexpr int kTurns = Sums::kUnits > 2 ? 4 : 2, kColumns = 8 / kTurns;
     const bool late = is_late();
     Fp8Operand a[Sums::kUnits], b[kColumns];
