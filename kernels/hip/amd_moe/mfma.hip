@@ -8,24 +8,24 @@
 //                      the softmax and the largest ones, an expert to a lane
 //   2 list_rows        a workgroup per expert lists its tokens: pairs (token, expert) become rows, in the order of experts; the
 //                      shared expert's rows are all tokens, with weight 1
-//   3 expand           h = silu(x gate) * (x up), grouped over experts: 128 rows by 64 columns of both matrices
-//   4 reduce           h down, times the pair's router weight, 128 x 128
-//   5 combine          y = the sum of a token's rows, in fp32, in the order of its choices
+//   3 plan_tiles       which tiles of the two products each workgroup multiplies
+//   4 expand           h = silu(x gate) * (x up), grouped over experts: up to 256 rows by 128 columns of both matrices
+//   5 reduce           h down, up to 256 x 256
+//   6 combine          y = the sum of a token's rows times the router's weights, in fp32, in the order of its choices
 //
-// No step depends on which workgroup comes first: results repeat to the bit. Products are tile/half_gemm.h's: matrices are read
-// as they lie, K outermost, and transposed in registers on the way into LDS; rows of x are gathered by the token's number.
-// A workgroup finds its tile from the row counts on the device: the host launches as many as there can be, the rest ends.
+// No step depends on which workgroup comes first: results repeat to the bit. Products are tile/half_overlapped.h's: matrices are
+// read as they lie, K outermost, and transposed in registers on the way into LDS; rows of x are gathered by the token's number.
 //
 //   kernel           threads  LDS bytes  workgroups per compute unit
-//   expand, reduce   256      32 768     2
+//   expand, reduce   512      65 536     1
 //
 // Workspace: h and the experts' results, fp16, a row for each pair: what problems/amd_moe/binding.py counts.
 //
 // Shapes. hidden and inner multiples of 64, up to 63 experts, tokens * hidden * 2 bytes below 2 GiB. Tensors 16-byte aligned,
 // offsets multiples of 8.
 //
-// Limits. Results of all pairs go to memory once and come back (587 MB each way at 8192 tokens). Tiles of few rows cost as
-// much as full ones. One LDS buffer, as in tile/block_scaled_gemm.h.
+// Limits. Results of all pairs go to memory once and come back (587 MB each way at 8192 tokens), and where one tile ends the next
+// one waits until they are on their way. Rows come in units of 64: half of one is lost for each expert.
 
 #include "kernel.h"
 #include "ceil_div.h"
@@ -101,7 +101,7 @@ struct ExpandTiles : ExpertTiles {
     }
 };
 
-/// Tiles of an expert's results: rows of h by 256 columns of down, times the pairs' weights.
+/// Tiles of an expert's results: rows of h by 256 columns of down.
 struct ReduceTiles : ExpertTiles {
     using Tile = ExpertTile;
     const Layer& layer;
@@ -120,12 +120,6 @@ struct ReduceTiles : ExpertTiles {
     }
     template <class Sums>
     __device__ __forceinline__ void store(const Tile& tile, const Sums& sums) const {
-        const BufferResource weights = make_buffer(layer.routes.row_weight + tile.first, tile.count * 4);
-        const int mine = sums.row(computed_here(lane_id()) % 16);
-        float weight[Sums::kUnits];
-#pragma unroll
-        for (int unit = 0; unit < Sums::kUnits; ++unit)
-            weight[unit] = buffer_load_float(weights, (unit * kUnitRows + mine) * 4);
         const BufferResource to = Layer::rows_of(layer.parts, tile, layer.hidden);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -134,7 +128,7 @@ struct ReduceTiles : ExpertTiles {
                 u32x4 packed;
 #pragma unroll
                 for (int k = 0; k < 4; ++k) {
-                    const f32x4 value = sums.sum[unit][half][2 * i + k / 2] * weight[unit];
+                    const f32x4 value = sums.sum[unit][half][2 * i + k / 2];
                     packed[k] = Fp16::pack(value[k % 2 * 2], value[k % 2 * 2 + 1]);
                 }
                 return packed;
@@ -150,7 +144,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) expand(Layer layer) {
     multiply_tiles<Fp16>(lds, tiles, layer.hidden / kPanelK);
 }
 
-/// The experts' results times the router's weights.
+/// The experts' results.
 __global__ void __launch_bounds__(kTileThreads, 2) reduce(Layer layer) {
     __shared__ TileLds lds;
     ReduceTiles tiles(layer);
@@ -169,11 +163,13 @@ __global__ void __launch_bounds__(kCombineThreads) combine(Layer layer) {
     const int token = static_cast<int>(blockIdx.y), slots = layer.routes.chosen + 1;
     float sum[kCombineColumns] = {};
     for (int slot = 0; slot < slots; ++slot) {
+        const bool shared = slot == layer.routes.chosen;
+        const float weight = shared ? 1.0f : layer.routes.weight_of[token * layer.routes.chosen + slot];
         const size_t row = static_cast<size_t>(uniform(layer.routes.row_of[token * slots + slot]));
         const f16x8 part =
             *reinterpret_cast<const f16x8*>(layer.parts + row * static_cast<size_t>(layer.hidden) + column);
 #pragma unroll
-        for (int i = 0; i < kCombineColumns; ++i) sum[i] += static_cast<float>(part[i]);
+        for (int i = 0; i < kCombineColumns; ++i) sum[i] += weight * static_cast<float>(part[i]);
     }
     u32x4 packed;
 #pragma unroll
@@ -220,7 +216,7 @@ extern "C" int amd_moe(
         room.take<uint16_t>(rows * static_cast<size_t>(inner)),
         nullptr,
         {room.take<int>(pairs), room.take<float>(pairs), room.take<int>(rows), room.take<int>(rows),
-         room.take<float>(rows), room.take<int>(static_cast<size_t>(experts) + 2), tokens, experts, chosen},
+         room.take<int>(static_cast<size_t>(experts) + 2), tokens, experts, chosen},
         {},
         {},
         hidden,

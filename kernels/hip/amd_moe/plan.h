@@ -33,7 +33,7 @@ __host__ __device__ __forceinline__ int plan_capacity(long long rows, int expert
 
 /// How long tiles of some units take together: each as long as 5 / 3 of a unit beside its own. (Modelled: a K block of tiles of
 /// four, two and one unit takes 4100, 2420 and 2000 cycles; then there are a tile's ends.)
-__device__ __forceinline__ int tile_effort(int tiles, int units) { return 6 * units + 10 * tiles; }
+__device__ __forceinline__ int tile_effort(int tiles, int units) { return 3 * units + 5 * tiles; }
 
 __device__ __forceinline__ int sum_of_lanes(int value) { return read_lane(sum_up_to_lane(value), kWaveSize - 1); }
 
@@ -55,11 +55,8 @@ public:
     __device__ __forceinline__ void add(
         int first, int rows, int tiles, int height, int higher, int expert, int column) {
         for (int dealt = 0; dealt < tiles;) {
-            const uint64_t ready = __builtin_amdgcn_ballot_w64(load_ <= least_);
-            if (ready == 0) {
-                ++least_;
-                continue;
-            }
+            uint64_t ready = __builtin_amdgcn_ballot_w64(load_ <= least_);
+            while (ready == 0) ready = __builtin_amdgcn_ballot_w64(load_ <= ++least_);
             const int rank = __builtin_popcountll(ready & ((uint64_t{1} << lane_id()) - 1)), tile = dealt + rank;
             if (load_ <= least_ && tile < tiles) {
                 const int units = height + (tile < higher), index = die_ * plan_.capacity + count_ + rank;
@@ -95,7 +92,7 @@ __global__ void __launch_bounds__(kWaveSize) plan_tiles(Routes routes, TilePlan 
     int highest = 0, best = 0x7fffffff, tiles = 0;
     for (int height = kUnits; height > 0; height /= 2) {
         const int cut = (units + height - 1) / height;
-        const int effort = 2 * 10 * columns * sum_of_lanes(cut) + 6 * height * kWorkgroups;
+        const int effort = 2 * 5 * columns * sum_of_lanes(cut) + 3 * height * kWorkgroups;
         if (effort >= best) continue;
         best = effort, highest = height, tiles = cut;
     }
@@ -152,21 +149,29 @@ struct ExpertTile {
 };
 
 class ExpertTiles {
-    const PlannedTile* const tiles_;
-    int next_;
+    // No kernel writes the plan while this one runs: scalar loads, which nobody waits for before they are used.
+    typedef const __attribute__((address_space(4))) PlannedTile* Planned;
+
+    const Planned tiles_;
+    PlannedTile coming_;  // count 0: none
+
+    __device__ __forceinline__ PlannedTile at(int number) const {
+        if (number < 0) return {0, 0, 0, -1};
+        const Planned tile = tiles_ + number;
+        return {tile->first, tile->count, tile->expert_and_column, tile->next};
+    }
 
 public:
     __device__ __forceinline__ explicit ExpertTiles(const TilePlan& plan)
-        : tiles_(plan.tiles), next_(uniform(plan.begin[blockIdx.x])) {}
+        : tiles_((Planned)plan.tiles), coming_(at(uniform(plan.begin[blockIdx.x]))) {}
 
     /// This workgroup's next tile; false if there is none.
     __device__ __forceinline__ bool next(ExpertTile& tile) {
-        if (next_ < 0) return false;
-        const PlannedTile found = tiles_[next_];
-        tile.first = uniform(found.first), tile.count = uniform(found.count);
-        tile.expert = uniform(found.expert_and_column & 0xff), tile.column = uniform(found.expert_and_column >> 8);
+        if (coming_.count == 0) return false;
+        tile.first = coming_.first, tile.count = coming_.count;
+        tile.expert = coming_.expert_and_column & 0xff, tile.column = coming_.expert_and_column >> 8;
         tile.units = (tile.count + kUnitRows - 1) / kUnitRows;
-        next_ = uniform(found.next);
+        coming_ = at(coming_.next);
         return true;
     }
 };

@@ -14,12 +14,11 @@ constexpr int kMaxExperts = 63;  // with the shared one, a lane each
 
 /// Rows are (token, expert) pairs, in the order of experts; the shared expert, number `experts`, comes last and has all tokens.
 struct Routes {
-    int* expert_of;     // [tokens, chosen]
-    float* weight_of;   // [tokens, chosen]
-    int* row_of;        // [tokens, chosen + 1]
-    int* token_of;      // [rows]
-    float* row_weight;  // [rows]
-    int* first_row;     // [experts + 2]
+    int* expert_of;    // [tokens, chosen]
+    float* weight_of;  // [tokens, chosen]
+    int* row_of;       // [tokens, chosen + 1]
+    int* token_of;     // [rows]
+    int* first_row;    // [experts + 2]
     int tokens, experts, chosen;
 };
 
@@ -89,7 +88,7 @@ __global__ void __launch_bounds__(kRouteThreads)
     }
 }
 
-constexpr int kListThreads = 1024, kListWaves = kListThreads / kWaveSize;
+constexpr int kListThreads = 1024, kListWaves = kListThreads / kWaveSize, kListBatch = 8;
 
 /// One workgroup per expert: count the pairs of experts before it and its own, then write its own in their order. Each wave has
 /// a range of the pairs, so that the order does not depend on who comes first.
@@ -100,7 +99,6 @@ __global__ void __launch_bounds__(kListThreads) list_rows(Routes routes) {
     if (expert == routes.experts) {
         for (int token = thread; token < routes.tokens; token += kListThreads) {
             routes.token_of[pairs + token] = token;
-            routes.row_weight[pairs + token] = 1.0f;
             routes.row_of[token * (routes.chosen + 1) + routes.chosen] = pairs + token;
         }
         if (thread == 0) {
@@ -113,11 +111,16 @@ __global__ void __launch_bounds__(kListThreads) list_rows(Routes routes) {
     const int begin = wave_id() * share < pairs ? wave_id() * share : pairs;
     const int end = begin + share < pairs ? begin + share : pairs;
     int own = 0, before = 0;
-    for (int first = begin; first < end; first += kWaveSize) {
-        const int pair = first + lane_id();
-        const int found = pair < end ? routes.expert_of[pair] : routes.experts;
-        own += __builtin_popcountll(__builtin_amdgcn_ballot_w64(found == expert));
-        before += __builtin_popcountll(__builtin_amdgcn_ballot_w64(found < expert));
+    for (int first = begin; first < end; first += kListBatch * kWaveSize) {
+        int found[kListBatch];  // asked for at once
+#pragma unroll
+        for (int i = 0; i < kListBatch; ++i) {
+            const int pair = first + i * kWaveSize + lane_id();
+            found[i] = pair < end ? routes.expert_of[pair] : routes.experts;
+        }
+#pragma unroll
+        for (int i = 0; i < kListBatch; ++i)
+            own += count_lanes(found[i] == expert), before += count_lanes(found[i] < expert);
     }
     if (lane_id() == 0) {
         own_of[wave_id()] = own;
@@ -129,16 +132,23 @@ __global__ void __launch_bounds__(kListThreads) list_rows(Routes routes) {
     for (int wave = 0; wave < kListWaves; ++wave) row += before_of[wave];
     if (thread == 0) routes.first_row[expert] = row;
     for (int wave = 0; wave < wave_id(); ++wave) row += own_of[wave];
-    for (int first = begin; first < end; first += kWaveSize) {
-        const int pair = first + lane_id();
-        const bool mine = pair < end && routes.expert_of[pair] == expert;
-        const uint64_t all = __builtin_amdgcn_ballot_w64(mine);
-        if (mine) {
-            const int at = row + __builtin_popcountll(all & ((uint64_t{1} << lane_id()) - 1));
-            routes.token_of[at] = pair / routes.chosen;
-            routes.row_weight[at] = routes.weight_of[pair];
-            routes.row_of[pair / routes.chosen * (routes.chosen + 1) + pair % routes.chosen] = at;
+    for (int first = begin; first < end; first += kListBatch * kWaveSize) {
+        bool mine[kListBatch];
+#pragma unroll
+        for (int i = 0; i < kListBatch; ++i) {
+            const int pair = first + i * kWaveSize + lane_id();
+            mine[i] = pair < end && routes.expert_of[pair] == expert;
         }
-        row += __builtin_popcountll(all);
+#pragma unroll
+        for (int i = 0; i < kListBatch; ++i) {
+            const uint64_t all = __builtin_amdgcn_ballot_w64(mine[i]);
+            if (mine[i]) {
+                const int pair = first + i * kWaveSize + lane_id(), token = pair / routes.chosen;
+                const int at = row + __builtin_popcountll(all & ((uint64_t{1} << lane_id()) - 1));
+                routes.token_of[at] = token;
+                routes.row_of[pair + token] = at;
+            }
+            row += __builtin_popcountll(all);
+        }
     }
 }
