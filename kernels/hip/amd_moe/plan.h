@@ -26,9 +26,14 @@ struct TilePlan {
     int columns, capacity;
 };
 
-/// Tiles a die has at most: three quarters of a column's are four units high, but for the last ones of all.
+/// Tiles that a die has at most. An eighth of all effort goes to it, and no tile takes less than one unit's. Of experts with
+/// several tiles a column, those have 2.5 units on average at least: no more than 3 / 2 as many as there would be of four;
+/// of the others there are no more than experts. Tiles that are cut finer where there are few are the rest.
 __host__ __device__ __forceinline__ int plan_capacity(long long rows, int experts, int columns) {
-    return static_cast<int>((rows / kTileRows + 2 * (experts + 1)) * (columns + kDies) / kDies) + 32 * kPerDie;
+    const long long all = experts + 1, units = rows / kUnitRows + all, tiles = rows / kTileRows + all;
+    const long long least = columns * (3 * units + 5 * tiles) / (8 * kDies);
+    const long long most = columns * (rows / kTileRows) * 3 / (2 * kDies) + columns * all;
+    return static_cast<int>(least < most ? least : most) + 32 * kPerDie;
 }
 
 /// How long tiles of some units take together: each as long as 5 / 3 of a unit beside its own. (Modelled: a K block of tiles of
