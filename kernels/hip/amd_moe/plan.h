@@ -3,8 +3,8 @@
 //
 // An expert's rows are cut into tiles that are alike. Those of the same columns are dealt out one after the other on one die:
 // they share the expert's matrix while it passes by. A die gets neighbouring columns, as many as take an eighth of the time,
-// and an eighth of the shared expert's, whose last tiles are half as high. Whoever has the least gets the next
-// tile, so that all end together.
+// and an eighth of the shared expert's, whose last tiles are half as high. Whoever has the least gets the next tile, so that
+// all end together.
 #pragma once
 
 #include "amd_moe/routes.h"
@@ -104,11 +104,16 @@ __global__ void __launch_bounds__(kWaveSize) plan_tiles(Routes routes, TilePlan 
     const int effort = tile_effort(tiles, units);  // of a column
     const int before = sum_up_to_lane(effort) - effort;
     const int shared_effort = read_lane(effort, shared), all = (read_lane(before, shared) + shared_effort) * columns;
-    // The columns of the shared expert, and the part [from, to) of the others' effort, columns in their order.
+    // The columns of the shared expert, and the part [from, to) of the others' effort, columns in their order. A die that has too
+    // much of the first gets none of the second, and the next one less.
     const int shared_from = die * columns / kDies, shared_to = (die + 1) * columns / kDies;
-    const int from = uniform(static_cast<int>(static_cast<long long>(all) * die / kDies) - shared_from * shared_effort);
-    const int to =
-        uniform(static_cast<int>(static_cast<long long>(all) * (die + 1) / kDies) - shared_to * shared_effort);
+    int from = 0, to = 0;
+    for (int end = 1; end <= die + 1; ++end) {
+        from = to;
+        const int others =
+            static_cast<int>(static_cast<long long>(all) * end / kDies) - end * columns / kDies * shared_effort;
+        if (others > to) to = others;
+    }
 
     // This die's columns of this lane's expert.
     const auto columns_before = [&](int end) {
