@@ -8,7 +8,7 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -100,8 +100,10 @@ class Kernel:
         self._call.restype = ctypes.c_int
         self.cpu_seconds = 0.0      # of the last call, all threads together
 
-    def run(self, check: bool = False, **parameters: int | str) -> float:
-        """Seconds of the host for one call with fresh data; stops the script when the kernel declines or is wrong."""
+    def run(self, check: bool = False, prepare: Callable[[dict[str, Any]], None] | None = None,
+            **parameters: int | str) -> float:
+        """Seconds of the host for one call with fresh data; stops the script when the kernel declines or is wrong.
+        ``prepare`` gets the call's arguments by name before it."""
         case = self.problem.cases[0]
         case = dataclasses.replace(case, params={**case.params, **parameters})
         fp8 = self._fp8 if "fp8" in self.problem.name else None
@@ -114,6 +116,8 @@ class Kernel:
         values = {**binding.arguments(params, data), **outputs, "workspace": workspace,
                   "workspace_bytes": binding.workspace_bytes(params), "queue": None}
         tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
+        if prepare is not None:
+            prepare(values)
         self.emulator.register(tensors)
         self.emulator.counters()
         begin, cpu = time.monotonic(), time.process_time()

@@ -14,12 +14,14 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
+import re
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from emulated import ROOT, Emulator, Kernel, modelled
 
 from backends.source import KernelSource
@@ -55,6 +57,13 @@ BACKWARD = [
 ]
 # Query heads, keys; batch 128. Nobody published a time: the floor is the bytes' or the products', whichever is longer.
 MLA = [(16, 4096), (16, 8192), (128, 4096), (128, 8192)]
+# Whole layers, launch by launch: problem, case, workgroups that run. amd_moe's list of rows has 33, which must all run.
+LAYERS: list[tuple[str, dict[str, int], int]] = [
+    *(("amd_moe", {"bs": 1, "seqlen": tokens, "dhidden": 7168, "dexpert": 2048, "nroutedexperts": 32,
+                   "nsharedexperts": 1, "nexpertspertoken": 4}, 40) for tokens in (2048, 8192)),
+    *(("amd_mla_decode", {"batchsize": 128, "dim": 7168, "dq": 1536, "prefill": prefill}, 16)
+      for prefill in (4096, 6144)),
+]
 HBM, BF16 = 4.3e12, 708e12      # bytes and FLOP a second, as in LOOPS
 # Which of emulator_kernels.hip, FLOP or bytes a workgroup and round, unit, published rate, where from.
 LOOPS = [
@@ -162,6 +171,25 @@ def mla(emulator: Emulator, sample: int) -> Iterator[tuple[Row, str]]:
         yield row, _parts(launches)
 
 
+def layers(emulator: Emulator, problem: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Each of the problem's cases in LAYERS: what differs between them, and its launches."""
+    kernel = Kernel(emulator, f"hip/{problem}/mfma.hip")
+    for name, case, sample in LAYERS:
+        if name == problem:
+            emulator.set(sample=sample)
+            kernel.run(prepare=_routed if name == "amd_moe" else None, **case)
+            yield ", ".join(f"{key} {case[key]}" for key in ("seqlen", "prefill") if key in case), emulator.counters()
+
+
+def _routed(values: dict[str, Any]) -> None:
+    """Write the experts that tokens take to where amd_moe/mfma's router puts them: a sample of it leaves most out."""
+    hidden, inner, chosen = (values[name] for name in ("hidden", "inner", "chosen"))
+    experts = torch.topk(values["x"].view(-1, hidden).float() @ values["router"].float().T, chosen).indices.int()
+    rows = values["tokens"] * (chosen + 1)      # of h, which lie before them, in pieces of 256 bytes
+    place = -values["workspace"].data_ptr() % 256 - -rows * inner * 2 // 256 * 256
+    values["workspace"][place:place + 4 * experts.numel()] = experts.view(-1).view(torch.uint8)
+
+
 def square(emulator: Emulator, sample: int) -> Iterator[Row]:
     kernel = Kernel(emulator, "hip/fp8_gemm/mfma.hip")
     emulator.set(sample=sample)
@@ -173,6 +201,19 @@ def square(emulator: Emulator, sample: int) -> Iterator[Row]:
 
 def _limit(launches: Sequence[dict[str, Any]]) -> str:
     return str(max(launches, key=lambda each: each["modelled_us"])["model"]["limited_by"])
+
+
+def _name(launch: dict[str, Any]) -> str:
+    """The function's name, from its mangled one, without what it is a template of."""
+    mangled: str = launch["kernel"]
+    nested = mangled.startswith("_ZN")
+    name, rest = mangled, mangled.removeprefix("_ZN" if nested else "_Z")
+    while match := re.match(r"\d+", rest):
+        begin, length = match.end(), int(match[0])
+        name, rest = rest[begin:begin + length], rest[begin + length:]
+        if not nested:
+            break
+    return name
 
 
 def _parts(launches: Sequence[dict[str, Any]]) -> str:
@@ -255,6 +296,25 @@ def _backward(emulator: Emulator, sample: int) -> list[Row]:
     return _unpublished(backward(emulator, sample))
 
 
+def _moe(emulator: Emulator, _sample: int) -> list[Row]:
+    return _layers(emulator, "amd_moe")
+
+
+def _mla_layer(emulator: Emulator, _sample: int) -> list[Row]:
+    return _layers(emulator, "amd_mla_decode")
+
+
+def _layers(emulator: Emulator, problem: str) -> list[Row]:
+    """No row: nobody published such a launch's time."""
+    for case, launches in layers(emulator, problem):
+        _table(f"{problem}, {case}", "workgroups", "modelled µs", "limited by", "MHz", "parts, µs")
+        for each in launches:
+            _line(_name(each), each["workgroups"], f"{each['modelled_us']:.1f}", _limit([each]),
+                  f"{each['model']['clock_mhz']:.0f}", _parts([each]))
+        _line("all", "", f"{modelled(launches):.1f}", "", "", "")
+    return []
+
+
 def _unpublished(found: Iterator[tuple[str, float, float, str]]) -> list[Row]:
     _table("kernel, B, H, S, D", "ours, modelled µs", "TFLOP/s", "parts, µs")
     for shape, time, rate, parts in found:
@@ -263,7 +323,7 @@ def _unpublished(found: Iterator[tuple[str, float, float, str]]) -> list[Row]:
 
 
 TABLES = {"loops": _loops, "fp8": _fp8, "square": _square, "attention": _attention, "masked": _masked,
-          "backward": _backward, "mla": _mla}
+          "backward": _backward, "mla": _mla, "moe": _moe, "mla_layer": _mla_layer}
 
 
 def main() -> None:

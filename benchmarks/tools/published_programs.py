@@ -19,6 +19,7 @@ REPOSITORIES = {
     "snektron": ("Snektron/gpumode-amd-fp8-mm", "047abe1"),
     "hipkittens": ("HazyResearch/HipKittens", "2538b4d"),       # the head of its branch cdna3; main is for CDNA 4
     "moonmath": ("moonmath-ai/amd-kernels", "5f758e7"),
+    "hipblaslt": ("ROCm/hipBLASLt", "7d9fb683"),     # October 2024
     "clr": ("ROCm/clr", "f9f995c"),          # headers for FP8, bf16 and cooperative groups
     "hip": ("ROCm/HIP", "c5e11fc"),
 }

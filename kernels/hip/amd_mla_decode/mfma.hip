@@ -23,8 +23,8 @@
 //
 // Shapes: those of kernel.h with dim and q_rank multiples of 64, max_len of 64. All tensors 16-byte aligned.
 //
-// Limits. Weights at the speed of memory (374 MB in the challenge's shapes), then the attention's (mla_decode/mfma.hip). Clang 20
-// and older spill with more than 16 rows: use ROW_TILES=1 there.
+// Limits. Weights at the speed of memory (374 MB in the challenge's shapes), then the attention's (mla_decode/mfma.hip). Clang
+// before 20 spills with more than 16 rows: use ROW_TILES=1 there.
 
 #include "kernel.h"
 #include "launch.h"

@@ -14,12 +14,11 @@ constexpr int kMaxExperts = 63;  // with the shared one, a lane each
 
 /// Rows are (token, expert) pairs, in the order of experts; the shared expert, number `experts`, comes last and has all tokens.
 struct Routes {
-    int* expert_of;     // [tokens, chosen]
-    float* weight_of;   // [tokens, chosen]
-    int* row_of;        // [tokens, chosen + 1]
-    int* token_of;      // [rows]
-    float* row_weight;  // [rows]
-    int* first_row;     // [experts + 2]
+    int* expert_of;    // [tokens, chosen]
+    float* weight_of;  // [tokens, chosen]
+    int* row_of;       // [tokens, chosen + 1]
+    int* token_of;     // [rows]
+    int* first_row;    // [experts + 2]
     int tokens, experts, chosen;
 };
 
@@ -89,7 +88,7 @@ __global__ void __launch_bounds__(kRouteThreads)
     }
 }
 
-constexpr int kListThreads = 1024, kListWaves = kListThreads / kWaveSize;
+constexpr int kListThreads = 1024, kListWaves = kListThreads / kWaveSize, kListBatch = 8;
 
 /// One workgroup per expert: count the pairs of experts before it and its own, then write its own in their order. Each wave has
 /// a range of the pairs, so that the order does not depend on who comes first.
@@ -100,7 +99,6 @@ __global__ void __launch_bounds__(kListThreads) list_rows(Routes routes) {
     if (expert == routes.experts) {
         for (int token = thread; token < routes.tokens; token += kListThreads) {
             routes.token_of[pairs + token] = token;
-            routes.row_weight[pairs + token] = 1.0f;
             routes.row_of[token * (routes.chosen + 1) + routes.chosen] = pairs + token;
         }
         if (thread == 0) {
@@ -113,11 +111,16 @@ __global__ void __launch_bounds__(kListThreads) list_rows(Routes routes) {
     const int begin = wave_id() * share < pairs ? wave_id() * share : pairs;
     const int end = begin + share < pairs ? begin + share : pairs;
     int own = 0, before = 0;
-    for (int first = begin; first < end; first += kWaveSize) {
-        const int pair = first + lane_id();
-        const int found = pair < end ? routes.expert_of[pair] : routes.experts;
-        own += __builtin_popcountll(__builtin_amdgcn_ballot_w64(found == expert));
-        before += __builtin_popcountll(__builtin_amdgcn_ballot_w64(found < expert));
+    for (int first = begin; first < end; first += kListBatch * kWaveSize) {
+        int found[kListBatch];  // asked for at once
+#pragma unroll
+        for (int i = 0; i < kListBatch; ++i) {
+            const int pair = first + i * kWaveSize + lane_id();
+            found[i] = pair < end ? routes.expert_of[pair] : routes.experts;
+        }
+#pragma unroll
+        for (int i = 0; i < kListBatch; ++i)
+            own += count_lanes(found[i] == expert), before += count_lanes(found[i] < expert);
     }
     if (lane_id() == 0) {
         own_of[wave_id()] = own;
@@ -129,52 +132,23 @@ __global__ void __launch_bounds__(kListThreads) list_rows(Routes routes) {
     for (int wave = 0; wave < kListWaves; ++wave) row += before_of[wave];
     if (thread == 0) routes.first_row[expert] = row;
     for (int wave = 0; wave < wave_id(); ++wave) row += own_of[wave];
-    for (int first = begin; first < end; first += kWaveSize) {
-        const int pair = first + lane_id();
-        const bool mine = pair < end && routes.expert_of[pair] == expert;
-        const uint64_t all = __builtin_amdgcn_ballot_w64(mine);
-        if (mine) {
-            const int at = row + __builtin_popcountll(all & ((uint64_t{1} << lane_id()) - 1));
-            routes.token_of[at] = pair / routes.chosen;
-            routes.row_weight[at] = routes.weight_of[pair];
-            routes.row_of[pair / routes.chosen * (routes.chosen + 1) + pair % routes.chosen] = at;
+    for (int first = begin; first < end; first += kListBatch * kWaveSize) {
+        bool mine[kListBatch];
+#pragma unroll
+        for (int i = 0; i < kListBatch; ++i) {
+            const int pair = first + i * kWaveSize + lane_id();
+            mine[i] = pair < end && routes.expert_of[pair] == expert;
         }
-        row += __builtin_popcountll(all);
+#pragma unroll
+        for (int i = 0; i < kListBatch; ++i) {
+            const uint64_t all = __builtin_amdgcn_ballot_w64(mine[i]);
+            if (mine[i]) {
+                const int pair = first + i * kWaveSize + lane_id(), token = pair / routes.chosen;
+                const int at = row + __builtin_popcountll(all & ((uint64_t{1} << lane_id()) - 1));
+                routes.token_of[at] = token;
+                routes.row_of[pair + token] = at;
+            }
+            row += __builtin_popcountll(all);
+        }
     }
 }
-
-/// Rows [first, first + count) of one expert, in `tiles_m` tiles, and which of the expert's tiles is meant.
-struct ExpertTile {
-    int expert, first, count;
-    int tiles_m, index;
-};
-
-/// All experts' tiles in their order. Lane e holds expert e's.
-struct TileList {
-    int row_tiles, begin;  // of this lane's expert: tiles of rows, and the number of its first tile
-    int count;             // of all
-
-    /// An expert has `tiles_n` tiles for each `tile_rows` of its rows or part of that.
-    __device__ __forceinline__ TileList(const Routes& routes, int tile_rows, int tiles_n) {
-        const int lane = lane_id();
-        const int rows = lane <= routes.experts ? routes.first_row[lane + 1] - routes.first_row[lane] : 0;
-        row_tiles = (rows + tile_rows - 1) / tile_rows;
-        int sum = row_tiles * tiles_n;
-#pragma unroll
-        for (int step = 1; step < kWaveSize; step *= 2) {
-            const int other = from_lane(sum, lane - step);
-            sum += lane >= step ? other : 0;
-        }
-        begin = sum - row_tiles * tiles_n;
-        count = read_lane(sum, kWaveSize - 1);
-    }
-
-    /// Tile `index`, below `count`.
-    __device__ __forceinline__ ExpertTile at(const Routes& routes, int index) const {
-        const uint64_t begun = __builtin_amdgcn_ballot_w64(row_tiles > 0 && begin <= index);
-        const int expert = uniform(63 - __builtin_clzll(begun));
-        const int first = uniform(routes.first_row[expert]);
-        const int rows = uniform(routes.first_row[expert + 1]) - first;
-        return {expert, first, rows, read_lane(row_tiles, expert), index - read_lane(begin, expert)};
-    }
-};

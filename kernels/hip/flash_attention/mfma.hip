@@ -28,8 +28,8 @@
 // Shapes. head_dim 64, 128, 256; any sequence lengths; heads_k divides heads_q; rows that see no key give 0 and -inf.
 // softmax_scale must be positive. All pointers 16-byte aligned. Workspace is not used.
 //
-// Limits. Short queries on long keys leave compute units idle: keys are not split. Clang 20 and
-// older split the vector registers into two fixed halves and spill with two query tiles: use QUERY_TILES=1 there.
+// Limits. Short queries on long keys leave compute units idle: keys are not split. Clang
+// before 20 splits the vector registers into two fixed halves and spills with two query tiles: use QUERY_TILES=1 there.
 
 #include "kernel.h"
 #include "ceil_div.h"

@@ -33,7 +33,8 @@
 //
 // Limits. Few keys and heads leave compute units idle in the second kernel: neither queries nor the heads of a group are
 // split. With head_dim 128 and 256 each wave holds 16 keys in that kernel, since 32 spill: each read of LDS then serves two
-// products in place of four. Clang 20 and older split the vector registers into two fixed halves and spill.
+// products in place of four. Clang 20 spills four registers of the second kernel with
+// head_dim 256; older ones split the vector registers into two fixed halves and spill more.
 
 #include "kernel.h"
 #include "ceil_div.h"

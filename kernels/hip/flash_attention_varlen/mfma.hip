@@ -17,7 +17,7 @@
 // Workspace: 4 bytes per sequence, else nothing is sorted.
 //
 // Limits. Short queries on long keys leave compute units idle: keys are not split, and heads that share keys do not share a
-// workgroup. Clang 20 and older split the vector registers into two fixed halves and spill with two query tiles: use
+// workgroup. Clang before 20 splits the vector registers into two fixed halves and spills with two query tiles: use
 // QUERY_TILES=1 there.
 
 #include "kernel.h"

@@ -24,5 +24,11 @@ __device__ __forceinline__ int computed_here(int value) {
     return value;
 }
 
+/// The same of a value that all lanes share.
+__device__ __forceinline__ int computed_here_for_all(int value) {
+    asm volatile("" : "+s"(value));
+    return value;
+}
+
 /// Nothing is moved across this place when instructions are put in order.
 __device__ __forceinline__ void schedule_barrier() { __builtin_amdgcn_sched_barrier(0); }

@@ -36,8 +36,8 @@
 // Shapes. heads_q a multiple of 16, any seqlen_q, any lengths from 0 on. softmax_scale must be positive.
 //
 // Limits. LDS holds one workgroup per compute unit. With 64 rows LDS is busy, as modelled, for 65 % of the products' time.
-// Parts have an even number of tiles. Clang 20 and older split the vector registers into two fixed halves
-// and spill with more than 16 rows: use MAX_ROW_TILES=1 there.
+// Parts have an even number of tiles. Clang before 20 splits the vector registers into two fixed halves
+// and spills with more than 16 rows: use MAX_ROW_TILES=1 there.
 
 #include "kernel.h"
 

@@ -86,23 +86,18 @@ public:
     __device__ __forceinline__ void store(const u32x4 (&held)[8], uint8_t* panel) const { RowTask::store(held, panel); }
 };
 
-/// B, [k, n] with K outermost: a wave's 64 columns of one matrix. With `Paired`, waves have a matrix each, and their column
-/// groups take turns in the panel: the results of a lane are then 8 columns of the first matrix and the same 8 of the second.
-template <bool Paired>
+/// B, [k, n] with K outermost: 64 columns for each of two waves.
 class OutermostB {
     const uint16_t* matrix_;  // first column of this wave, k = 0
     int pitch_, left_;
 
+    static __device__ __forceinline__ int half() { return wave_id() & 1; }
+
 public:
-    /// Columns `first` .. of `count` in all, which are a multiple of 8. `second` counts if Paired: 64 columns of each.
-    __device__ __forceinline__
-    OutermostB(const uint16_t* matrix, const uint16_t* second, int first, int count, int pitch)
-        : pitch_(pitch) {
-        const int wave = wave_id() & 1;
-        const int column = Paired ? first : first + wave * 64;
-        matrix_ = uniform(Paired && wave ? second : matrix) + column;
-        left_ = count - column;
-    }
+    /// Columns `first` .. of `count` in all, which are a multiple of 8.
+    __device__ __forceinline__ OutermostB(const uint16_t* matrix, int first, int count, int pitch)
+        : matrix_(uniform(matrix) + first + half() * 64), pitch_(pitch), left_(count - first - half() * 64) {}
+
     __device__ __forceinline__ void load(int block, u32x4 (&held)[8]) const {
         const size_t begin = static_cast<size_t>(block) * kHalfBlockK * static_cast<size_t>(pitch_);
         const int bytes = left_ > 0 ? ((kHalfBlockK - 1) * pitch_ + left_) * 2 : 0;
@@ -113,8 +108,7 @@ public:
         for (int i = 0; i < 8; ++i) held[i] = buffer_load_16(buffer, offset, i * pitch_ * 2);
     }
     __device__ __forceinline__ void store(const u32x4 (&held)[8], uint8_t* panel) const {
-        const int wave = wave_id() & 1;
-        ColumnTask::store(held, panel, Paired ? ColumnTask::group() * 2 + wave : wave * 8 + ColumnTask::group());
+        ColumnTask::store(held, panel, half() * 8 + ColumnTask::group());
     }
 };
 

@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kHalfThreads, 2) half_product(HalfProduct p, i
     const uint16_t* const w = p.w + static_cast<size_t>(at) * static_cast<size_t>(p.w_step);
     HalfTile<Half> wave;
     if constexpr (Outermost) {
-        wave.run(lds, a, OutermostB<false>(w, nullptr, first_column, p.n, p.w_pitch), begin, end);
+        wave.run(lds, a, OutermostB(w, first_column, p.n, p.w_pitch), begin, end);
     } else {
         wave.run(lds, a, InnermostB(w, first_column, p.n, p.w_pitch), begin, end);
     }

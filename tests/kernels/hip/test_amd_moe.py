@@ -49,6 +49,21 @@ def test_an_expert_without_tokens_and_others_with_two_tiles(hip_kernel: Builder)
     check(data, y)
 
 
+@pytest.mark.parametrize(("tokens", "hidden", "inner", "experts", "chosen"), [
+    (8192, 64, 64, 2, 1),       # tiles of four units, then of two and one where the shared expert ends
+    (1100, 320, 192, 5, 2),     # tiles of unequal heights; columns that no die has alone
+    (700, 512, 256, 20, 1),     # dies with more of the shared expert than an eighth of everything
+    (130, 1024, 128, 63, 8),    # as many experts as there can be, a tile each
+])
+def test_every_tile_is_planned_once(
+        hip_kernel: Builder, tokens: int, hidden: int, inner: int, experts: int, chosen: int) -> None:
+    data = generate("amd_moe", {**CASE, "dhidden": hidden, "dexpert": inner, "nroutedexperts": experts,
+                                "nexpertspertoken": chosen, "seqlen": tokens}, seed=5)
+    status, y = call(hip_kernel, data)
+    assert status == 0
+    check(data, y)
+
+
 @pytest.mark.parametrize(("change", "status"), [
     ({"hidden": 96}, UNSUPPORTED), ({"inner": 32}, UNSUPPORTED), ({"experts": 64}, UNSUPPORTED),
     ({"chosen": 4}, UNSUPPORTED), ({"tokens": 0}, UNSUPPORTED), ({"workspace_bytes": 4096}, SMALL)])
