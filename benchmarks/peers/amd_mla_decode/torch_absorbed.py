@@ -6,6 +6,8 @@ The newest token is kept apart and mixed in at the end: with it the products wou
 which the vendor's library only has kernels of a fraction of the speed.
 """
 
+from functools import cache
+
 import torch
 
 _TABLES = {}        # (device, rows) -> (cos, sin), bf16 [rows, 32]
@@ -47,14 +49,17 @@ def layer(x, q_down, q_up, kv_down, kv_up, wo, kv_cache, cos, sin, prefill):
     return heads.reshape(batch, -1) @ wo.T, row
 
 
-_compiled = torch.compile(layer, mode="max-autotune-no-cudagraphs", dynamic=False)
+@cache
+def _compiled():
+    """Made at the first call: torch loads its compiler for it."""
+    return torch.compile(layer, mode="max-autotune-no-cudagraphs", dynamic=False)
 
 
 def custom_kernel(data):
     config, x, kv_cache = data
     cos, sin = _rotations(kv_cache.shape[1], x.device)
     weights = (config[f"{name}_weight"] for name in ("Q_proj_down", "Q_proj_up", "KV_proj_down", "KV_proj_up", "wo"))
-    step = _compiled if x.is_cuda else layer
+    step = _compiled() if x.is_cuda else layer
     y, row = step(x[:, 0], *weights, kv_cache, cos, sin, config["prefill"])
     kv_cache[:, config["prefill"]] = row
     return y[:, None], row[:, None]
