@@ -9,6 +9,7 @@
 #include "attention/forward.h"
 #include "attention/varlen.h"
 #include "common/tensor_map.h"
+#include "ptx/thread.h"
 
 #ifndef SHARE_TILES
 #error "SHARE_TILES is a tunable of the kernel file: up to how many tiles a block works out itself"
@@ -130,12 +131,8 @@ __device__ __forceinline__ void find_share(const SequenceProblem& p) {
             (static_cast<int>(__reduce_add_sync(kAll, tiles_of(between))) > index ? least : beyond) = between;
         }
         const int longer = tiles_of(beyond), same = tiles_of(least) - longer;
-        int end = same;  // of this lane's among those of all lanes
-        for (int distance = 1; distance < 32; distance *= 2) {
-            const int before = __shfl_up_sync(kAll, end, distance);
-            if (lane >= distance) end += before;
-        }
-        const int place = index - static_cast<int>(__reduce_add_sync(kAll, longer)) - (end - same);
+        const int before = sum_up_to(lane, same) - same;  // this lane's
+        const int place = index - static_cast<int>(__reduce_add_sync(kAll, longer)) - before;
         if (place >= 0 && place < same) {
             tile.head = unit % p.heads;
             tile.first_query = (tiles - longer - 1 - place) * Shape::kQueries;

@@ -4,6 +4,7 @@
 
 #include "ceil_div.h"
 #include "common/combine_splits.h"
+#include "ptx/thread.h"
 #include "split_kv.h"
 
 namespace mla {
@@ -17,16 +18,6 @@ namespace mla {
 // what comes of it, and keeps the walks over requests, and the branches and addresses they decide, in uniform registers. With a
 // loop from `lane` on and shuffles kernels were 5 to 20 % longer, and those with few registers spilled some. A schedule with !kAsOne has
 // these all the same: 16 rows over FP8 lose 1 % where requests are long and equal, for a reason not found.
-
-/// The sum of this lane's value and of those of the lanes before it.
-__device__ __forceinline__ int sum_up_to(int lane, int value) {
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-        const int other = __shfl_up_sync(0xffffffffu, value, step);
-        value += lane >= step ? other : 0;
-    }
-    return value;
-}
 
 /// What a request takes of the line: its steps and a start. 0 behind the batch.
 template <class Schedule>

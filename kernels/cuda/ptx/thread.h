@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a thread tells the compiler or the hardware about itself: its lane, values its warp agrees on, registers.
+// What a thread tells the compiler, the hardware or its warp about itself: its lane, values the warp agrees on or adds up, registers.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,16 @@ __device__ __forceinline__ int lane_index() {
 // A value that all lanes of a warp agree on, in a form that shows the compiler so: it can then live in uniform registers.
 
 __device__ __forceinline__ int warp_uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
+
+/// The sum of this lane's value and of those of the lanes before it.
+__device__ __forceinline__ int sum_up_to(int lane, int value) {
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        const int other = __shfl_up_sync(0xffffffffu, value, step);
+        value += lane >= step ? other : 0;
+    }
+    return value;
+}
 
 // Keeps the compiler from moving a computation down to where its result is first used, or from keeping in a register what
 // it has computed of a value before: no instruction.
