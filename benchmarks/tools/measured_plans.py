@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Write kernels/cuda/fp8_gemm/wgmma_measured_plans.h: the fastest plan of each product of few tokens that was swept.
+"""Write kernels/cuda/fp8_gemm/wgmma_measured_plans.h: plans that a sweep found faster than the model's choice.
 
     python benchmarks/tools/sweep_plans.py fp8_gemm/wgmma_tma       # writes plans.json
     python benchmarks/tools/measured_plans.py plans.json
 
-Of several sweeps the median of a plan's times counts. Among plans within --margin of the best, the one that is so for
-most numbers of tokens of the same weights is taken: fewer distinct plans, chosen less by noise.
+A product of at most 128 tokens gets a row where its plan is --gain faster than the plan that gemm/plan.h chooses with
+the constants of the tree. Of several sweeps the median of a plan's times counts. Among plans within --margin of the
+best, the one that is so for most numbers of tokens of the same weights is taken: fewer plans, chosen less by noise.
 """
 
 from __future__ import annotations
@@ -17,24 +18,28 @@ import statistics
 from collections import defaultdict
 from pathlib import Path
 
+from fit_gemm_plan import Instance, Sweep, constants, picks
+
 ROOT = Path(__file__).resolve().parents[2]
 KERNEL = ROOT / "kernels/cuda/fp8_gemm/wgmma_tma.cu"
 TARGET = ROOT / "kernels/cuda/fp8_gemm/wgmma_measured_plans.h"
 MOST_TOKENS = 128
 
 Size = tuple[int, int, int]
+Times = dict[Size, dict[str, float]]
 
 HEAD = """// SPDX-License-Identifier: MIT
-// Plans measured on an H200, for wgmma_tma.cu. Written by benchmarks/tools/measured_plans.py; do not edit.
+// Plans measured on an H200, for wgmma_tma.cu: those at least {gain:.0f} % faster than what gemm/plan.h chooses.
+// Written by benchmarks/tools/measured_plans.py; do not edit.
 #pragma once
 
-//       tokens,     n,     k, instance, parts of K
+//  tokens from, to,     n,     k, instance, parts of K      measured, the model's choice
 using SmallMPlans = MeasuredPlans<
 """
 
 
-def instances(source: str) -> list[str]:
-    """The shipped table's instances as C++ spells them, in order."""
+def instances(source: str) -> list[tuple[str, dict[str, int]]]:
+    """The shipped table's instances as C++ spells them, in order, each with its constants."""
     table = source.split("using Instances", 1)[1].split(";", 1)[0]
     found, depth, start = [], 0, 0
     for match in re.finditer(r"Instance<|<|>", table):
@@ -43,26 +48,31 @@ def instances(source: str) -> list[str]:
         elif depth and match.group() == ">":
             depth -= 1
             if depth == 0:
-                name = table[start : match.start()].rsplit(",", 3)[0]
-                found.append(" ".join(name.split()))
+                name, *values = table[start : match.start()].rsplit(",", 3)
+                costs = dict(zip(("step", "shared", "tile"), map(int, values), strict=True))
+                found.append((" ".join(name.split()), costs))
         elif depth:
             depth += 1
     return found
 
 
-def sweeps(paths: list[Path]) -> dict[Size, dict[str, float]]:
-    """Median microseconds of every plan of every size of few tokens."""
+def sweeps(paths: list[Path]) -> tuple[list[Instance], Times]:
+    """What the sweep knows of each instance, and median microseconds of every plan of every size of few tokens."""
     times: dict[Size, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    known: list[Instance] = []
     for path in paths:
         for report in json.loads(path.read_text()):
-            for row in report.get("times", []):
-                if row["size"][0] <= MOST_TOKENS and report["kernel"] == "fp8_gemm/wgmma_tma":
+            if report["kernel"] != "fp8_gemm/wgmma_tma":
+                continue
+            known = report["instances"]
+            for row in report["times"]:
+                if row["size"][0] <= MOST_TOKENS:
                     for plan, us in row["sweep"].items():
                         times[tuple(row["size"])][plan].append(us)
-    return {size: {plan: statistics.median(us) for plan, us in plans.items()} for size, plans in times.items()}
+    return known, {size: {plan: statistics.median(us) for plan, us in plans.items()} for size, plans in times.items()}
 
 
-def choose(times: dict[Size, dict[str, float]], margin: float) -> dict[Size, str]:
+def choose(times: Times, margin: float) -> dict[Size, str]:
     chosen = {}
     for size, plans in times.items():
         best = min(plans.values())
@@ -76,22 +86,41 @@ def choose(times: dict[Size, dict[str, float]], margin: float) -> dict[Size, str
     return chosen
 
 
+def modelled(known: list[Instance], times: Times) -> dict[Size, str]:
+    """The plan that gemm/plan.h chooses, of those that were swept."""
+    sweep = Sweep(known, [{"size": size, "sweep": plans} for size, plans in times.items()])
+    v = constants(known)
+    return dict(zip(times, (sweep.plans[row] for row in picks(sweep, v)), strict=True))
+
+
+def fewer(times: Times, size: Size) -> int:
+    """The next smaller number of tokens that was swept with the same weights; 0 if there is none."""
+    return max((other[0] for other in times if other[1:] == size[1:] and other[0] < size[0]), default=0)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("reports", nargs="+", type=Path)
     parser.add_argument("--margin", type=float, default=0.01)
+    parser.add_argument("--gain", type=float, default=0.03)
     options = parser.parse_args()
-    names = instances(KERNEL.read_text())
-    times = sweeps(options.reports)
-    rows = []
+    table = instances(KERNEL.read_text())
+    swept, times = sweeps(options.reports)
+    known = [{**one, **costs} for one, (_name, costs) in zip(swept, table, strict=True)]
+    models, rows = modelled(known, times), []
     for size, plan in sorted(choose(times, options.margin).items(), key=lambda item: (item[0][1:], item[0])):
+        us, model = times[size][plan], times[size][models[size]]
+        if model < us * (1 + options.gain):
+            continue
         shape, parts = map(int, plan.split("x"))
-        us, best = times[size][plan], min(times[size].values())
-        text = f"    Measured<{size[0]:3}, {size[1]:5}, {size[2]:5}, {names[shape]}, {parts}>"
-        rows.append((text, f"{us:.1f} us" + (f", best {best:.1f}" if us > best else "")))
+        text = (f"    Measured<{fewer(times, size) + 1:3}, {size[0]:3}, {size[1]:5}, {size[2]:5}, "
+                f"{table[shape][0]}, {parts}>")
+        rows.append((text, f"{us:.1f} us, {model:.1f}"))
+    if not rows:
+        raise SystemExit("no plan is faster than the model's choice by so much: take the table out of wgmma_tma.cu")
     lines = [f"{text}{',' if i + 1 < len(rows) else ' >;'}   // {note}" for i, (text, note) in enumerate(rows)]
-    TARGET.write_text(HEAD + "\n".join(lines) + "\n")
-    print(f"{len(rows)} plans in {TARGET.relative_to(ROOT)}")
+    TARGET.write_text(HEAD.format(gain=100 * options.gain) + "\n".join(lines) + "\n")
+    print(f"{len(rows)} of {len(times)} swept products in {TARGET.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from scoring.record import Case
 
 HERE = Path(__file__).resolve().parent
 PARTS_OF_K = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16)
+FIELDS = ("m", "n", "tokens_are_rows", "reduce", "pair", "resident", "step", "shared", "tile")     # of WgmmaCost
 
 
 def plans(builds: Sequence[race.Build], options: argparse.Namespace) -> int:
@@ -45,10 +46,19 @@ def plans(builds: Sequence[race.Build], options: argparse.Namespace) -> int:
             calls = race.rotating(build, case, options.seed)
             times.append(swept(forced, case, calls, options))
             best = sorted(times[-1]["sweep"].items(), key=lambda item: item[1])[:4]
-            race.say(f"{case.name} takes {times[-1]['chosen']}: " + " ".join(f"{plan} {us:.1f}" for plan, us in best))
-            Path(options.output).write_text(json.dumps([*report, {"kernel": build.source.name, "times": times}]))
-        report.append({"kernel": build.source.name, "times": times})
+            race.say(f"{case.name} takes {times[-1]['chosen']}, model {times[-1]['modelled']}: "
+                     + " ".join(f"{plan} {us:.1f}" for plan, us in best))
+            swept_so_far = {"kernel": build.source.name, "instances": instances(forced), "times": times}
+            Path(options.output).write_text(json.dumps([*report, swept_so_far]))
+        report.append({"kernel": build.source.name, "instances": instances(forced), "times": times})
     return 0
+
+
+def instances(build: race.Build) -> list[dict[str, int]]:
+    """What gemm/plan.h knows of each instance of a build for Hopper, in the table's order; empty for other kernels."""
+    values = (ctypes.c_int * len(FIELDS))()
+    return [dict(zip(FIELDS, values, strict=True)) for shape in range(build.library.plan_count())
+            if build.library.plan_cost(shape, values)]
 
 
 def swept(
@@ -85,7 +95,8 @@ def swept(
         for name in random.Random(turn).sample(list(graphs), len(graphs)):
             times[name].append(race.replayed(graphs[name]) / many * 1e6)
     chosen = divmod(library.plan_chosen(*size, offered, processors), 256)
-    return {"size": size, "chosen": "{}x{}".format(*chosen),
+    modelled = min(cycles, key=lambda plan: cycles[plan])
+    return {"size": size, "chosen": "{}x{}".format(*chosen), "modelled": "{}x{}".format(*modelled),
             "sweep": {name: statistics.median(values) for name, values in times.items()}}
 
 

@@ -6,6 +6,7 @@
 //   int plan_count()                                        tile shapes
 //   int plan_chosen(m, n, k, workspace_bytes, processors)    what the heuristic takes: shape * 256 + splits
 //   double plan_cycles(shape, splits, m, n, k, processors)   what the heuristic expects; infinite if the plan cannot run
+//   int plan_cost(shape, int values[9])                      WgmmaCost's fields in their order; 0 where the model is another
 //   int plan_run(shape, splits, ...the kernel's own list)    launch exactly that
 
 #include <cmath>
@@ -25,6 +26,17 @@ extern "C" double plan_cycles(int shape, int splits, int m, int n, int k, int pr
     if (Shapes::refuse(problem, {shape, splits}, SIZE_MAX) != 0) return INFINITY;
     return predicted_cycles(Shapes::cost(shape), splits, m, n, k, processors);
 }
+
+template <class Cost>
+auto write_cost(const Cost& cost, int* values) -> decltype(cost.reduce, 0) {
+    const int fields[] = {cost.m,        cost.n,    cost.tokens_are_rows, cost.reduce, cost.pair,
+                          cost.resident, cost.step, cost.shared,          cost.tile};
+    for (const int field : fields) *values++ = field;
+    return sizeof(fields) / sizeof(int);
+}
+inline int write_cost(...) { return 0; }
+
+extern "C" int plan_cost(int shape, int* values) { return write_cost(Shapes::cost(shape), values); }
 
 extern "C" int plan_run(
     int shape, int splits, const void* a, const void* b, const float* a_scale, const float* b_scale, void* c, int m,

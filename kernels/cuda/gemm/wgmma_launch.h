@@ -150,14 +150,14 @@ struct WgmmaTable {
 // Host side: a table of instances with plans for the shapes that were measured; the model of gemm/plan.h for all others.
 
 /// The fastest plan measured with `kTokens_` tokens and weights [kN_][kK_]: an instance and the parts of K. It serves fewer tokens,
-/// too, down to the next smaller measured number.
-template <int kTokens_, int kN_, int kK_, class Shape_, int kSplits_>
+/// too, from `kLeast_` on: more than the next smaller number that was measured.
+template <int kLeast_, int kTokens_, int kN_, int kK_, class Shape_, int kSplits_>
 struct Measured {
     using Shape = Shape_;
-    static constexpr int kTokens = kTokens_, kN = kN_, kK = kK_, kSplits = kSplits_;
+    static constexpr int kLeast = kLeast_, kTokens = kTokens_, kN = kN_, kK = kK_, kSplits = kSplits_;
 };
 
-/// Measured plans, the fewest tokens first for each pair of n and k.
+/// Measured plans that are faster than the model's.
 template <class... Rows>
 struct MeasuredPlans {};
 
@@ -185,13 +185,18 @@ template <class Table, int kProcessors, class... Rows>
 struct MeasuredTable<Table, kProcessors, MeasuredPlans<Rows...>> : Table {
     static Plan choose(int m, int n, int k, size_t room, int processors) {
         struct Row {
-            int tokens, n, k;
+            int least, tokens, n, k;
             Plan plan;
         };
         const Row rows[] = {
-            {Rows::kTokens, Rows::kN, Rows::kK, {IndexIn<typename Rows::Shape, Table>::kIndex, Rows::kSplits}}...};
+            {Rows::kLeast,
+             Rows::kTokens,
+             Rows::kN,
+             Rows::kK,
+             {IndexIn<typename Rows::Shape, Table>::kIndex, Rows::kSplits}}...};
         for (const Row& row : rows) {
-            if (processors == kProcessors && row.n == n && row.k == k && m <= row.tokens) return row.plan;
+            const bool same = row.n == n && row.k == k && row.least <= m && m <= row.tokens;
+            if (processors == kProcessors && same) return row.plan;
         }
         return Table::choose(m, n, k, room, processors);
     }
