@@ -35,4 +35,8 @@ using Shapes = WgmmaTable<
     WgmmaShape<3, 1, 144, kRows, kTmaStore, 2>,                                                       // 50
     Boxes<80, 1, 2>, Boxes<80, 2, 2>, Boxes<144, 1>, Split<2, 80, 1, 2>, Split<2, 112, 1, 2>,         // 51
     HalfPersistent<80>, HalfPersistent<112>, HalfPersistent<128>, Split<1, 96, 1, 2>,                 // 56
-    Split<1, 128, 1, 2>, Boxes<48, 1, 2>>;                                                            // 60
+    Split<1, 128, 1, 2>, Boxes<48, 1, 2>,                                                             // 60
+    Swapped<1, 32, 1, 2>, Swapped<1, 32, 2, 2>, Swapped<1, 48, 1, 2>, Swapped<1, 64, 1, 2>,           // 62
+    Swapped<2, 16, 1, 2>, Swapped<2, 32, 1, 2>, Swapped<2, 48, 1, 2>, Swapped<2, 64, 1, 2>,           // 66
+    Swapped<2, 96, 1, 2>, HalfPersistent<32>, HalfPersistent<48>,                                     // 70
+    Split<1, 32, 2, 2>, Split<1, 48, 1, 2>, Split<1, 48, 2, 2>, Split<1, 80, 1, 2>>;                  // 73
