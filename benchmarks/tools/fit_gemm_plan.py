@@ -19,6 +19,7 @@ import argparse
 import json
 import re
 from pathlib import Path
+from statistics import geometric_mean, median
 
 import numpy as np
 
@@ -27,10 +28,28 @@ PROCESSORS, MHZ = 132, 1980.0
 AT_ONCE = (132, 66, 36, 28, 22, 17, 14, 14)
 SHARED = 5         # constants of plan.h that all instances share
 LONE_PAIR = 2000   # cycles of a pair with one tile each; set by hand, not fitted
+PARTS = (1, 2, 3, 4, 5, 8)
 MOST_ROUNDS = 4    # of an instance that reduces, with K in one part
-ROUNDS = 12
+ROUNDS = 40
 
 Instance = dict[str, int]
+
+
+def merged(reports: list[dict]) -> list[dict]:
+    """One row per product: means of each plan's times over its sweeps, and how many ``sweeps`` there were.
+
+    Clocks differ from sweep to sweep, so that later times are scaled by the plans that they share with the first.
+    """
+    rows: dict[tuple[int, ...], dict] = {}
+    for row in (row for report in reports for row in report["times"]):
+        known = rows.setdefault(tuple(row["size"]), {"size": row["size"], "times": {}, "sweeps": 0})
+        ratios = [us / known["times"][plan][0] for plan, us in row["sweep"].items() if plan in known["times"]]
+        scale = median(ratios) if ratios else 1.0
+        known["sweeps"] += 1
+        for plan, us in row["sweep"].items():
+            known["times"].setdefault(plan, []).append(us / scale)
+    return [{"size": row["size"], "sweeps": row["sweeps"],
+             "sweep": {plan: geometric_mean(times) for plan, times in row["times"].items()}} for row in rows.values()]
 
 
 class Sweep:
@@ -64,9 +83,12 @@ def features(instance: Instance, parts: int, m: int, n: int, k: int) -> tuple[fl
     layer = AT_ONCE[parts - 1] if instance["reduce"] else PROCESSORS // pair
     together = min(resident, -(-tiles // layer))
     rounds = -(-tiles // (layer * resident))
+    reads = 1 if instance["tokens_are_rows"] else -(-columns // instance["n"])
+    blocks = tiles * (parts if instance["reduce"] else pair)
+    uneven = -(-blocks // PROCESSORS) * PROCESSORS / blocks if together > 1 else 1.0
     return (
         rounds, -(-(k // 128) // parts), (together - 1) / max(1, resident - 1), parts, together,
-        (m + n) * k + 2 * m * n, 0 if instance["reduce"] else instance["m"] * instance["n"],
+        (m * k + n * k * reads + 2 * m * n) * uneven, 0 if instance["reduce"] else instance["m"] * instance["n"],
         LONE_PAIR if pair == 2 and rounds == 1 else 0,
     )
 
@@ -88,7 +110,8 @@ def predict(sweep: Sweep, v: np.ndarray) -> np.ndarray:
     step = step + (shared - step) * sweep.share
     meet = np.where(sweep.parts > 1, meeting + part * (sweep.parts - 1) * sweep.together, 0)
     work = (sweep.rounds * (sweep.blocks * step + tile + meet) + sweep.lone) / MHZ
-    return launch + np.hypot(work, sweep.bytes * per_megabyte * 1e-6) + out * sweep.out / 1e3 / MHZ
+    memory = sweep.bytes * per_megabyte * 1e-6
+    return launch + (work**4 + memory**4) ** 0.25 + out * sweep.out / 1e3 / MHZ
 
 
 def residuals(sweep: Sweep, v: np.ndarray, weight: np.ndarray, start: np.ndarray) -> np.ndarray:
@@ -169,7 +192,7 @@ def main() -> None:
     options = parser.parse_args()
     reports = [json.loads(path.read_text())[0] for path in options.reports]
     instances = reports[0]["instances"]
-    sweep = Sweep(instances, [row for report in reports for row in report["times"]])
+    sweep = Sweep(instances, merged(reports))
     v = fit(sweep)
     launch, per_megabyte, meeting, part, out = v[: SHARED]
     print(f"launch {launch * MHZ:.0f} cycles, {1e6 / MHZ / per_megabyte:.0f} bytes per cycle, meeting {meeting:.0f}, "

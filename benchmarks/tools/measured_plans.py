@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Write kernels/cuda/fp8_gemm/wgmma_measured_plans.h: plans that a sweep found faster than the model's choice.
 
-    python benchmarks/tools/sweep_plans.py fp8_gemm/wgmma_tma       # writes plans.json
-    python benchmarks/tools/measured_plans.py plans.json
+    python benchmarks/tools/sweep_plans.py fp8_gemm/wgmma_tma       # writes plans.json; again with --output again.json
+    python benchmarks/tools/measured_plans.py plans.json again.json
 
-A product of at most 128 tokens gets a row where its plan is --gain faster than the plan that gemm/plan.h chooses with
-the constants of the tree. Of several sweeps the median of a plan's times counts. Among plans within --margin of the
-best, the one that is so for most numbers of tokens of the same weights is taken: fewer plans, chosen less by noise.
+A product of at most 128 tokens that was swept at least twice gets a row where its plan is --gain faster than the plan
+that gemm/plan.h chooses with the constants of the tree. Among plans within --margin of the best, the one that is so for
+most numbers of tokens of the same weights is taken: fewer plans, chosen less by noise. A row serves fewer tokens, too,
+down to a quarter or to the next smaller number that was swept.
 """
 
 from __future__ import annotations
@@ -14,11 +15,9 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import statistics
-from collections import defaultdict
 from pathlib import Path
 
-from fit_gemm_plan import Instance, Sweep, constants, picks
+from fit_gemm_plan import Instance, Sweep, constants, merged, picks
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNEL = ROOT / "kernels/cuda/fp8_gemm/wgmma_tma.cu"
@@ -56,22 +55,6 @@ def instances(source: str) -> list[tuple[str, dict[str, int]]]:
     return found
 
 
-def sweeps(paths: list[Path]) -> tuple[list[Instance], Times]:
-    """What the sweep knows of each instance, and median microseconds of every plan of every size of few tokens."""
-    times: dict[Size, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    known: list[Instance] = []
-    for path in paths:
-        for report in json.loads(path.read_text()):
-            if report["kernel"] != "fp8_gemm/wgmma_tma":
-                continue
-            known = report["instances"]
-            for row in report["times"]:
-                if row["size"][0] <= MOST_TOKENS:
-                    for plan, us in row["sweep"].items():
-                        times[tuple(row["size"])][plan].append(us)
-    return known, {size: {plan: statistics.median(us) for plan, us in plans.items()} for size, plans in times.items()}
-
-
 def choose(times: Times, margin: float) -> dict[Size, str]:
     chosen = {}
     for size, plans in times.items():
@@ -87,15 +70,16 @@ def choose(times: Times, margin: float) -> dict[Size, str]:
 
 
 def modelled(known: list[Instance], times: Times) -> dict[Size, str]:
-    """The plan that gemm/plan.h chooses, of those that were swept."""
+    """The plan of each product that gemm/plan.h chooses, of those that were swept."""
     sweep = Sweep(known, [{"size": size, "sweep": plans} for size, plans in times.items()])
     v = constants(known)
     return dict(zip(times, (sweep.plans[row] for row in picks(sweep, v)), strict=True))
 
 
-def fewer(times: Times, size: Size) -> int:
-    """The next smaller number of tokens that was swept with the same weights; 0 if there is none."""
-    return max((other[0] for other in times if other[1:] == size[1:] and other[0] < size[0]), default=0)
+def least(times: Times, size: Size) -> int:
+    """The fewest tokens that a product's plan serves."""
+    smaller = max((other[0] for other in times if other[1:] == size[1:] and other[0] < size[0]), default=0)
+    return max(smaller, size[0] // 4) + 1
 
 
 def main() -> None:
@@ -104,18 +88,20 @@ def main() -> None:
     parser.add_argument("--margin", type=float, default=0.01)
     parser.add_argument("--gain", type=float, default=0.03)
     options = parser.parse_args()
+    reports = [json.loads(path.read_text())[0] for path in options.reports]
     table = instances(KERNEL.read_text())
-    swept, times = sweeps(options.reports)
-    known = [{**one, **costs} for one, (_name, costs) in zip(swept, table, strict=True)]
+    known = [{**one, **costs} for one, (_name, costs) in zip(reports[0]["instances"], table, strict=True)]
+    few = [row for row in merged(reports) if row["size"][0] <= MOST_TOKENS and row["sweeps"] > 1]
+    times: Times = {(row["size"][0], row["size"][1], row["size"][2]): row["sweep"] for row in few}
     models, rows = modelled(known, times), []
     for size, plan in sorted(choose(times, options.margin).items(), key=lambda item: (item[0][1:], item[0])):
         us, model = times[size][plan], times[size][models[size]]
         if model < us * (1 + options.gain):
             continue
         shape, parts = map(int, plan.split("x"))
-        text = (f"    Measured<{fewer(times, size) + 1:3}, {size[0]:3}, {size[1]:5}, {size[2]:5}, "
+        text = (f"    Measured<{least(times, size):3}, {size[0]:3}, {size[1]:5}, {size[2]:5}, "
                 f"{table[shape][0]}, {parts}>")
-        rows.append((text, f"{us:.1f} us, {model:.1f}"))
+        rows.append((text, f"{us:.2f} us, {model:.2f}"))
     if not rows:
         raise SystemExit("no plan is faster than the model's choice by so much: take the table out of wgmma_tma.cu")
     lines = [f"{text}{',' if i + 1 < len(rows) else ' >;'}   // {note}" for i, (text, note) in enumerate(rows)]

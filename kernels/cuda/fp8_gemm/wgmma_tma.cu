@@ -59,35 +59,33 @@ template <int kN, int kPartials>
 using MediumM = WgmmaShape<2, 1, kN, kColumns, kClusterReduce, 1, kPartials>;
 
 // The instances that were best somewhere among those tried on an H200, and what each costs: cycles per K block, alone and
-// with all residents, and per tile; as benchmarks/tools/fit_gemm_plan.py and, for few tokens, a fit to version 4's sweep gave
-// them; those of 48 and 80 columns, of 160 in pairs and of 128 with one partial by hand from version 7's sweep on an H100,
-// MediumM's from version 8's on an H200 (benchmarks/fp8_gemm.md).
+// with all residents, and per tile, as benchmarks/tools/fit_gemm_plan.py fitted them to sweeps of 231 products on an H200
+// (benchmarks/fp8_gemm.md, version 9).
 using Instances = WgmmaTable<
     //    columns, residents                      alone  all  tile
-    Instance<SmallM<16, 1>, 200, 200, 730>,  // 64 weights x tokens
-    Instance<SmallM<16, 2>, 200, 360, 730>,
+    Instance<SmallM<16, 1>, 319, 319, 991>,  // 64 weights x tokens
+    Instance<SmallM<16, 2>, 322, 499, 830>,
     //    consumers, columns, partials, residents
-    Instance<SplitK<1, 32, 2, 1>, 215, 215, 1800>,  // 64 tokens
-    Instance<SplitK<1, 64, 2, 1>, 285, 285, 3000>, Instance<SplitK<1, 64, 2, 2>, 300, 570, 2900>,
-    Instance<SplitK<2, 64, 2, 1>, 400, 400, 3400>,  // 128 tokens
-    Instance<SplitK<2, 80, 2, 1>, 460, 460, 8400>, Instance<SplitK<2, 96, 2, 1>, 505, 505, 7055>,
-    Instance<SplitK<2, 128, 2, 1>, 675, 675, 7150>,
+    Instance<SplitK<1, 32, 2, 1>, 263, 263, 1836>,  // 64 tokens
+    Instance<SplitK<1, 64, 2, 1>, 324, 324, 1753>, Instance<SplitK<1, 64, 2, 2>, 369, 570, 1521>,
+    Instance<SplitK<1, 80, 2, 1>, 354, 354, 3319>, Instance<SplitK<2, 64, 2, 1>, 400, 400, 2953>,  // 128 tokens
+    Instance<SplitK<2, 80, 2, 1>, 514, 514, 3903>, Instance<SplitK<2, 96, 2, 1>, 513, 513, 6285>,
+    Instance<SplitK<2, 128, 2, 1>, 663, 663, 5463>,
     //    columns
-    Instance<HalfPersistent<64>, 300, 300, 450>,  // 64 tokens
-    Instance<HalfPersistent<96>, 430, 430, 450>,
+    Instance<HalfPersistent<64>, 331, 331, 622>,  // 64 tokens
+    Instance<HalfPersistent<96>, 489, 489, 383>, Instance<HalfPersistent<128>, 498, 498, 510>,
     //    columns, pair, partials
-    Instance<Persistent<48, 1, 2>, 392, 392, 565>, Instance<Persistent<64, 1, 2>, 395, 395, 565>,  // 128 tokens
-    Instance<Persistent<80, 1, 2>, 480, 480, 700>, Instance<Persistent<96, 1, 2>, 600, 600, 800>,
-    Instance<Persistent<128, 1, 2>, 725, 725, 725>, Instance<Persistent<128>, 712, 712, 900>,
-    Instance<Persistent<128, 2, 2>, 708, 708, 1200>, Instance<Persistent<160>, 885, 885, 660>,
-    Instance<Persistent<160, 2>, 865, 865, 1900>, Instance<Persistent<192>, 1050, 1050, 610>,
-    Instance<WgmmaShape<3, 1, 128, kRows, kTmaStore, 2>, 995, 995, 780>,  // 192 and 256 tokens
-    //    set by hand, such that what was measured best from 1024 tokens on is picked
-    Instance<WgmmaShape<2, 2, 128, kRows, kTmaStore, 2>, 1365, 1365, 1200>,
-    Instance<WgmmaShape<3, 1, 144, kRows, kTmaStore, 2>, 1210, 1210, 780>,
+    Instance<Persistent<48, 1, 2>, 456, 456, 642>, Instance<Persistent<64, 1, 2>, 454, 454, 594>,  // 128 tokens
+    Instance<Persistent<80, 1, 2>, 535, 535, 797>, Instance<Persistent<96, 1, 2>, 572, 572, 586>,
+    Instance<Persistent<128, 1, 2>, 706, 706, 856>, Instance<Persistent<128>, 690, 690, 918>,
+    Instance<Persistent<128, 2, 2>, 687, 687, 1075>, Instance<Persistent<160>, 901, 901, 878>,
+    Instance<Persistent<160, 2>, 884, 884, 629>, Instance<Persistent<192>, 1046, 1046, 613>,
+    Instance<WgmmaShape<3, 1, 128, kRows, kTmaStore, 2>, 987, 987, 913>,  // 192 and 256 tokens
+    Instance<WgmmaShape<2, 2, 128, kRows, kTmaStore, 2>, 1330, 1330, 1190>,
+    Instance<WgmmaShape<3, 1, 144, kRows, kTmaStore, 2>, 1233, 1233, 787>,
     //    columns, partials
-    Instance<MediumM<64, 2>, 455, 455, 4600>,  // 128 weights x tokens: 129 to 192 of them
-    Instance<MediumM<160, 1>, 950, 950, 12000>>;
+    Instance<MediumM<64, 2>, 610, 610, 3458>,  // 128 weights x tokens: 129 to 192 of them
+    Instance<MediumM<160, 1>, 965, 965, 9338>>;
 
 #include "wgmma_measured_plans.h"
 

@@ -33,11 +33,11 @@ constexpr WgmmaCost estimated(const WgmmaCost& shape) {
     return rated;
 }
 
-constexpr double kLaunchCycles = 1925;         // a launch beside its neighbours in a graph, and the first latency
-constexpr double kMemoryBytesPerCycle = 1805;  // the whole GPU: 3.57 TB/s
-constexpr double kOutCyclesPerSum = 0.030;     // the last tiles' way out of a persistent block, which nothing hides
-constexpr double kMeetingCycles = 995;         // of a cluster that adds up parts of K
-constexpr double kSplitCycles = 140;           // more, for each further part and each block on its multiprocessor
+constexpr double kLaunchCycles = 4315;         // a launch beside its neighbours in a graph, and the first latency
+constexpr double kMemoryBytesPerCycle = 3597;  // the whole GPU: 3.57 TB/s
+constexpr double kOutCyclesPerSum = 0.0412;     // the last tiles' way out of a persistent block, which nothing hides
+constexpr double kMeetingCycles = 689;         // of a cluster that adds up parts of K
+constexpr double kSplitCycles = 272;           // more, for each further part and each block on its multiprocessor
 // Of a pair that has one tile each: what they wait for each other nothing hides.
 constexpr double kLonePairCycles = 2000;
 
@@ -58,6 +58,9 @@ inline double predicted_cycles(const WgmmaCost& shape, int splits, int m, int n,
     const int layer = shape.reduce ? clusters_at_once(splits, processors) : processors / shape.pair;
     const int rounds = ceil_div(tiles, layer * shape.resident);
     const int together = std::min(shape.resident, ceil_div(tiles, layer));  // blocks on a multiprocessor
+    // Where some multiprocessors have a block more than others, memory waits for those.
+    const int blocks = tiles * (shape.reduce ? splits : shape.pair);
+    const double uneven = together > 1 ? ceil_div(blocks, processors) * static_cast<double>(processors) / blocks : 1;
     const double step = shape.resident == 1 ? shape.step
                                             : shape.step + static_cast<double>(shape.shared - shape.step) *
                                                                (together - 1) / (shape.resident - 1);
@@ -66,9 +69,11 @@ inline double predicted_cycles(const WgmmaCost& shape, int splits, int m, int n,
     const double meeting = splits > 1 ? kMeetingCycles + kSplitCycles * (splits - 1) * together : 0;
     const double lone = shape.pair == 2 && rounds == 1 ? kLonePairCycles : 0;
     const double work = rounds * (ceil_div(k / 128, splits) * step + shape.tile + meeting) + lone;
-    const double bytes = (static_cast<double>(m) + n) * k + 2.0 * m * n;
+    const int reads = shape.tokens_are_rows ? 1 : ceil_div(columns, shape.n);  // of the weights
+    const double bytes = (static_cast<double>(m) + static_cast<double>(n) * reads) * k + 2.0 * m * n;
+    const double memory = bytes * uneven / kMemoryBytesPerCycle;
     const double out = shape.reduce ? 0 : kOutCyclesPerSum * shape.m * shape.n;
-    return kLaunchCycles + std::hypot(work, bytes / kMemoryBytesPerCycle) + out;
+    return kLaunchCycles + std::pow(std::pow(work, 4) + std::pow(memory, 4), 0.25) + out;
 }
 
 /// How many of `tiles` row tiles to walk together, so that `room` concurrent tiles of m x n read the fewest operands: band of

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tests.kernels.cuda import planting
-from tests.kernels.cuda.emulated import EmulatedKernel, copied
+from tests.kernels.cuda.emulated import ROOT, EmulatedKernel, copied
 from tests.kernels.cuda.gemm_products import Product, ProductKernel, with_plans, with_table
 from tests.kernels.cuda.planting import Fault
 
@@ -79,26 +81,41 @@ def test_few_tiles_split_k_and_many_do_not(kernel):
 
 
 def test_the_plan_prefers_what_was_fast_on_an_h200(kernel):
-    """The model's worst miss against the sweep it was fitted to is known; these are its clear-cut cases."""
-    assert kernel.chosen(1024, 576, 7168, 0, 132) == (7, 2)       # 48 tiles in halves: a third part no longer fits
-    assert kernel.chosen(8192, 8192, 8192, 0, 132) == (21, 1)     # 192 x 128 in pairs
-    assert kernel.chosen(4096, 4096, 7168, 0, 132) == (22, 1)     # 256 x 128 in pairs: four rounds instead of six
-    assert kernel.chosen(6144, 576, 7168, 0, 132) == (23, 1)      # 192 x 144 in pairs: one round
-    assert kernel.chosen(1024, 1536, 7168, 0, 132) == (14, 1)     # one round: a pair would wait for each other
-    assert kernel.chosen(128, 10240, 8192, 0, 132) == (13, 1)     # 128 x 80: 128 tiles in one round
-    assert kernel.chosen(512, 5120, 25600, 0, 132) == (19, 1)     # 128 x 160 in pairs, where K is long
-    assert kernel.chosen(7543, 5120, 32768, 0, 132) == (17, 1)    # 128 x 128 in pairs: 18 rounds, nearly full
-    assert kernel.chosen(192, 5120, 25600, 0, 132) == (24, 1)     # 128 weights x 64 tokens: 120 tiles in one round
-    assert kernel.chosen(160, 8192, 8192, 0, 132) == (25, 2)      # 128 weights x 160 tokens: 64 tiles in halves
+    """The model's worst misses against the sweeps it was fitted to are known; these are its clear-cut cases."""
+    assert kernel.chosen(1024, 576, 7168, 0, 132) == (7, 2)       # 64 tiles in halves
+    assert kernel.chosen(8192, 8192, 8192, 0, 132) == (23, 1)     # 192 x 128 in pairs
+    assert kernel.chosen(4096, 4096, 7168, 0, 132) == (24, 1)     # 256 x 128 in pairs: four rounds instead of six
+    assert kernel.chosen(6144, 576, 7168, 0, 132) == (25, 1)      # 192 x 144 in pairs: one round
+    assert kernel.chosen(1024, 1536, 7168, 0, 132) == (16, 1)     # one round: a pair would wait for each other
+    assert kernel.chosen(128, 10240, 8192, 0, 132) == (15, 1)     # 128 x 80: 128 tiles in one round
+    assert kernel.chosen(512, 5120, 25600, 0, 132) == (21, 1)     # 128 x 160 in pairs, where K is long
+    assert kernel.chosen(7543, 5120, 32768, 0, 132) == (19, 1)    # 128 x 128 in pairs: 18 rounds, nearly full
+    assert kernel.chosen(160, 8192, 8192, 0, 132) == (27, 2)      # 128 weights x 160 tokens: 64 tiles in halves
+    assert kernel.chosen(18, 5120, 6912, 0, 132) == (5, 2)        # 64 x 80: 64 tiles in halves
 
 
 def test_measured_plans_come_before_the_model_where_they_were_measured(kernel):
-    assert kernel.chosen(1, 576, 7168, 0, 132) == kernel.chosen(16, 576, 7168, 0, 132) == (1, 8)
-    assert kernel.chosen(17, 2112, 7168, 0, 132) == kernel.chosen(64, 2112, 7168, 0, 132) == (2, 2)
-    assert kernel.chosen(128, 7168, 16384, 0, 132) == (12, 1)
-    assert kernel.chosen(129, 7168, 16384, 0, 132) != (12, 1)     # more tokens than were measured
-    assert kernel.chosen(16, 2112, 7168, 0, 132) == (0, 2)
-    assert kernel.chosen(16, 2112, 7168, 0, 114) != (0, 2)        # another GPU: the model's business
+    assert kernel.chosen(17, 576, 7168, 0, 132) == kernel.chosen(64, 576, 7168, 0, 132) == (2, 5)
+    assert kernel.chosen(64, 576, 7168, 0, 114) != (2, 5)         # another GPU: the model's business
+    assert kernel.chosen(65, 2112, 7168, 0, 132) == kernel.chosen(128, 2112, 7168, 0, 132) == (6, 3)
+    assert kernel.chosen(64, 2112, 7168, 0, 132) != (6, 3)        # fewer tokens than the plan serves, and more
+    assert kernel.chosen(129, 2112, 7168, 0, 132) != (6, 3)
+
+
+def test_the_fit_has_the_kernels_model(kernel, monkeypatch):
+    """benchmarks/tools/fit_gemm_plan.py states gemm/plan.h's model once more, to fit it: both choose the same plans."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks/tools"))
+    fit, sweeps = importlib.import_module("fit_gemm_plan"), importlib.import_module("sweep_plans")
+    library = kernel.library()
+    instances = sweeps.instances(SimpleNamespace(library=library))
+    sizes = [(m, n, k) for m in (1, 40, 160, 1000, 5000)
+             for n, k in ((288, 1024), (2112, 7168), (5120, 25600), (32768, 1024))]
+    plans = kernel.plans(*fit.PARTS)
+    sweep = fit.Sweep(instances, [{"size": size, "sweep": {"{}x{}".format(*plan): 1.0 for plan in plans}}
+                                  for size in sizes])
+    fitted = [sweep.plans[row] for row in fit.picks(sweep, fit.constants(instances))]
+    modelled = [min(plans, key=lambda plan: library.plan_cycles(*plan, *size, 132)) for size in sizes]
+    assert fitted == ["{}x{}".format(*plan) for plan in modelled]
 
 
 def test_a_stage_is_handed_back_when_all_lanes_have_read_its_scales(tmp_path):
