@@ -60,7 +60,7 @@ using MediumM = WgmmaShape<2, 1, kN, kColumns, kClusterReduce, 1, kPartials>;
 
 // The instances that were best somewhere among those tried on an H200, and what each costs: cycles per K block, alone and
 // with all residents, and per tile, as benchmarks/tools/fit_gemm_plan.py fitted them to sweeps of 231 products on an H200
-// (benchmarks/fp8_gemm.md, version 9).
+// (benchmarks/fp8_gemm.md, version 10).
 using Instances = WgmmaTable<
     //    columns, residents                      alone  all  tile
     Instance<SmallM<16, 1>, 319, 319, 991>,  // 64 weights x tokens
