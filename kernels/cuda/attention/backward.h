@@ -15,6 +15,7 @@
 #include "ceil_div.h"
 #include "common/launch_cluster.h"
 #include "common/ring.h"
+#include "common/swizzle.h"
 #include "common/tensor_map.h"
 #include "launch.h"
 #include "online_softmax.h"
@@ -133,17 +134,22 @@ __device__ __forceinline__ void report_added(const BackwardProblem& p, const Key
     raise_count(p.added + tile.head);
 }
 
-/// Leave a piece of a warp's rows of a part of dQ in shared memory for TMA: [8 / kPieces][32][4] numbers.
+/// Leave a piece of a warp's rows of a part of dQ in shared memory: [8 / kPieces][32][4] numbers.
+template <class Shape>
+__device__ __forceinline__ void put_piece(
+    const BackwardMemory<Shape>& memory, const float* d, int place, int warp, int lane) {
+    uint8_t* const to = memory.start + (memory.sums(place, warp) - memory.address) + lane * 16;
+#pragma unroll
+    for (int i = 0; i < 8 / Shape::kPieces; ++i) {
+        *reinterpret_cast<float4*>(to + i * 512) = make_float4(d[4 * i], d[4 * i + 1], d[4 * i + 2], d[4 * i + 3]);
+    }
+}
+
+/// The same, for TMA to see.
 template <class Shape>
 __device__ __forceinline__ void write_piece(
     const BackwardMemory<Shape>& memory, const float (&d)[32], int piece, int place, int warp, int lane) {
-    constexpr int kCount = 8 / Shape::kPieces;
-    uint8_t* const to = memory.start + (memory.sums(place, warp) - memory.address) + lane * 16;
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        const float* const four = d + (piece * kCount + i) * 4;
-        *reinterpret_cast<float4*>(to + i * 512) = make_float4(four[0], four[1], four[2], four[3]);
-    }
+    put_piece<Shape>(memory, d + piece * (32 / Shape::kPieces), place, warp, lane);
     fence_async_shared();
     __syncwarp();
 }
@@ -209,6 +215,84 @@ __device__ __forceinline__ void multiply_queries(
                             tma_store_commit();
                         }
                     }
+                }
+            }
+            at.advance();
+            if (left == 1) key_at.advance();
+        }
+        if (!kInOrder && lane == 0) report_added(p, tile);
+    }
+    if (!kInOrder && lane == 0) bulk_wait_done<0>();
+}
+
+/// multiply_queries where the two other warpgroups have roles: a step has more pieces of dQ to write, and shared memory is what
+/// it waits for. So a warp keeps its 16 rows of dS in registers, where all columns of K meet them: shared memory is read less,
+/// and the place of dS is free at once. A product is a piece: it runs while TMA is given the piece before it.
+template <class Shape, Order kOrder>
+__device__ __forceinline__ void multiply_queries_by_pieces(
+    const BackwardMemory<Shape>& memory, const BackwardProblem& p, int warp, int lane) {
+    using Element = typename Shape::Element;
+    constexpr bool kInOrder = kOrder == Order::kUp;
+    constexpr int kUses = Shape::kParts * Shape::kPieces, kColumns = Shape::kHeadDim / kUses;  // pieces of a step
+    static_assert(Shape::kKeys == 64 && Shape::kSlices == 1 && Shape::kPlaces == 1, "dS is a box of 64 x 64");
+    const int row = warp * 16 + lane % 16;
+    ShortRing<Shape::kGradientStages> at;
+    ShortRing<1> key_at;
+    for (Board<Shape> board;;) {
+        const KeyTile tile = board.read_by_warp(memory, lane);
+        if (tile.head < 0) break;
+        int left = tile.steps(p);
+        if (left > 0) {
+            if (!kInOrder) wait_for_zeros(p, tile);
+            mbarrier_wait(memory.keys_full(0), key_at.parity());
+        }
+        for (QueryOrder<kOrder> visit(p, tile); left > 0; --left, visit.next(p, tile)) {
+            uint32_t rows[4][4];  // dS of all keys
+            float sums[kColumns / 2];
+            const auto multiply = [&](int use) {
+                const uint32_t columns = memory.keys(0) + use / Shape::kPieces * Shape::kKeyPitch +
+                                         use % Shape::kPieces * (kColumns * 2);
+                const uint64_t b = wgmma_operand_transposed(columns, Shape::kKeyPitch);
+                wgmma_fence();
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    Wgmma16<kColumns, Element, true>::product(sums, rows[i], b + i * 128, i > 0);
+                }
+                wgmma_commit();
+            };
+            mbarrier_wait(memory.gradients_full(at.stage()), at.parity());
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                ldmatrix_x4(rows[i], memory.gradients(at.stage()) + Swizzle<8>::offset(row, 2 * i + lane / 16));
+            }
+            __syncwarp();
+            if (lane < kWarpArrivals) mbarrier_arrive(memory.gradients_empty(at.stage()));
+            multiply(0);
+#pragma unroll
+            for (int use = 0; use < kUses; ++use) {
+                const int place = use % 2;
+                if constexpr (kInOrder) {
+                    mbarrier_wait(memory.sums_empty(place), (at.uses * (kUses / 2) + use / 2 & 1) ^ 1);
+                } else {
+                    if (lane == 0) tma_store_wait_read<1>();  // the piece before the last one has left its place
+                    __syncwarp();
+                }
+                wgmma_wait<0>();
+                wgmma_results(sums);
+                put_piece<Shape>(memory, sums, place, warp, lane);
+                if (use + 1 < kUses) multiply(use + 1);
+                else if (lane == 0 && left == 1) mbarrier_arrive(memory.keys_empty(0));
+                fence_async_shared();
+                __syncwarp();
+                if constexpr (kInOrder) {
+                    if (lane == 0) mbarrier_arrive(memory.sums_full(place));
+                } else if (lane == 0) {
+                    float* const to =
+                        p.sums +
+                        (static_cast<size_t>(visit.head) * p.rows + visit.tile * Shape::kQueries) * Shape::kHeadDim +
+                        use / Shape::kPieces * 4096 + warp * 1024 + use % Shape::kPieces * (1024 / Shape::kPieces);
+                    bulk_reduce_add(to, memory.sums(place, warp), Shape::kPlaceBytes / 4);
+                    tma_store_commit();
                 }
             }
             at.advance();
@@ -297,7 +381,11 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
         }
     } else if (warp < Shape::kKeyWarps + Shape::kQueryWarps) {
         give_registers<Shape::kQueryRegisters>();
-        multiply_queries<Shape, kOrder>(memory, p, warp - Shape::kKeyWarps, lane_index());
+        if constexpr (Shape::kRoles == 1) {
+            multiply_queries<Shape, kOrder>(memory, p, warp - Shape::kKeyWarps, lane_index());
+        } else {
+            multiply_queries_by_pieces<Shape, kOrder>(memory, p, warp - Shape::kKeyWarps, lane_index());
+        }
     } else {
         give_registers<Shape::kLoadRegisters>();
         const int role = warp - Shape::kKeyWarps - Shape::kQueryWarps, lane = lane_index();

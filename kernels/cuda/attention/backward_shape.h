@@ -297,7 +297,7 @@ struct BackwardMemory {
         }
         for (int stage = 0; stage < Shape::kGradientStages; ++stage) {
             mbarrier_init(gradients_full(stage), kWarpArrivals * Shape::kRoleWarps);
-            mbarrier_init(gradients_empty(stage), Shape::kQueryWarps);
+            mbarrier_init(gradients_empty(stage), (Shape::kRoles > 1 ? kWarpArrivals : 1) * Shape::kQueryWarps);
         }
         for (int place = 0; place < 2; ++place) {
             mbarrier_init(sums_full(place), Shape::kQueryWarps);
