@@ -408,12 +408,14 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
 #error "TENDED_KEYS is a tunable of the kernel file: keys that a query sees, at least, for the main kernel to write dq"
 #endif
 
-/// How many halvings of the work of a tile of keys let blocks end soonest, by a count of steps (a tile of queries each). Few
+// What tiles and their parts cost, in steps (a tile of queries each).
+constexpr double kTileSteps = 1.75;    // between two tiles, measured at head dimension 128
+constexpr double kPartSteps = 0.5;     // additions of a part
+constexpr double kBytesPerStep = 8e6;  // of sums, written and read, in the 2.3 us of a step
+
+/// How many halvings of the work of a tile of keys let blocks end soonest, by a count of steps. Few
 /// tiles, as a single key head has, leave multiprocessors idle. Parts cost additions in fp32, and a pass to round their sums.
 inline int choose_part_bits(const BackwardProblem& p, int queries, int keys, int head_dim, int multiprocessors) {
-    constexpr double kTileSteps = 1.75;    // between two tiles, measured at head dimension 128
-    constexpr double kPartSteps = 0.5;     // additions of a part
-    constexpr double kBytesPerStep = 8e6;  // of sums, written and read, in the 2.3 us of a step
     const int all = p.key_heads_in_all(), most = ceil_div(p.queries, queries);
     double longest = 0.0, total = 0.0;
     for (int tile = 0; tile < p.tiles; ++tile) {
@@ -435,6 +437,25 @@ inline int choose_part_bits(const BackwardProblem& p, int queries, int keys, int
     return chosen;
 }
 
+/// The same for the tiles that are left when all multiprocessors have had as many as each other: without a mask tiles take
+/// equally long, and the last ones would have few of the multiprocessors at work.
+inline int choose_last_parts(
+    const BackwardProblem& p, int queries, int keys, int head_dim, int multiprocessors, long long tasks) {
+    constexpr double kLeastGain = 0.005;  // of all steps
+    const int left = static_cast<int>(tasks % multiprocessors), most = ceil_div(p.queries, queries);
+    if (p.causal || p.part_bits > 0 || tasks < multiprocessors) return 1;
+    const double tile = most * p.group + kTileSteps;
+    double best = tile;
+    int chosen = 1;
+    for (int parts = 2; parts <= std::min(most, 1 << kMostPartBits); ++parts) {
+        const double part = ceil_div(most, parts) * p.group + kTileSteps + kPartSteps;
+        const double time =
+            ceil_div(left * parts, multiprocessors) * part + 16.0 * left * keys * head_dim / kBytesPerStep;
+        if (time < best) best = time, chosen = parts;
+    }
+    return left > 0 && tile - best > kLeastGain * tile * (tasks / multiprocessors + 1) ? chosen : 1;
+}
+
 /// Lay the workspace out: sums, shifts, deltas, turns, counts, sums of keys. Returns false if it is too small.
 inline bool place_workspace(BackwardProblem* p, const BackwardCall& a, int keys, int head_dim) {
     const size_t lines = static_cast<size_t>(a.batch) * a.heads * p->rows;
@@ -448,10 +469,10 @@ inline bool place_workspace(BackwardProblem* p, const BackwardCall& a, int keys,
     p->added = p->chore + 1;
     p->cleared = p->added + static_cast<size_t>(a.batch) * a.key_heads;
     uintptr_t end = reinterpret_cast<uintptr_t>(p->cleared + static_cast<size_t>(a.batch) * a.key_heads);
-    if (p->part_bits > 0) {
+    if (p->tiles_in_parts() > 0) {
         p->key_sums = reinterpret_cast<float*>((end + 15) / 16 * 16);
         end = reinterpret_cast<uintptr_t>(
-            p->key_sums + static_cast<size_t>(a.batch) * a.key_heads * p->tiles * (2 * keys * head_dim));
+            p->key_sums + static_cast<size_t>(p->tiles_in_parts()) * (2 * keys * head_dim));
     }
     return a.workspace != nullptr && end - reinterpret_cast<uintptr_t>(a.workspace) <= a.workspace_bytes;
 }
@@ -481,8 +502,12 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     static_assert(Shape::kKeys == kKeyRows<kHeadDim>, "sums of keys");
     p.part_bits = kInOrder ? 0 : choose_part_bits(p, Shape::kQueries, Shape::kKeys, kHeadDim, multiprocessors);
     p.heads_apart = p.part_bits > 0 && p.group >> p.part_bits > 0;
-    const long long tasks = static_cast<long long>(a.batch) * a.key_heads * p.tasks_of_head(),
-                    chores = lines / 32;  // at most, of both
+    long long tasks = static_cast<long long>(a.batch) * a.key_heads * p.tasks_of_head();
+    p.last_parts =
+        kInOrder ? 1 : choose_last_parts(p, Shape::kQueries, Shape::kKeys, kHeadDim, multiprocessors, tasks);
+    const long long rest = p.last_parts > 1 ? tasks % multiprocessors : 0;  // tiles, of the last section
+    const long long whole = tasks - rest, chores = lines / 32;             // at most, of both
+    tasks = whole + rest * p.last_parts;
     // Every block takes one number too many.
     if (std::max(tasks, chores) > 0x7fffff00LL || lines > 0x7fffffffLL) return kUnsupportedShape;
 
@@ -499,6 +524,8 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     p.down = kInOrder && p.causal ? all - p.last : all;
     p.pieces = p.rows / 64 * p.group;
     p.tasks = static_cast<int>(tasks);
+    p.whole = static_cast<int>(whole);
+    p.split = p.part_bits > 0 ? 0 : p.whole;
     // With three sections or more the main kernel clears all sums but those of the first two, and writes dq of all but the last
     // unless it takes too little time per query for one warp to keep up.
     const int early = p.first_head(2), late = p.last;
@@ -529,8 +556,8 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     if (error != 0) return error;
     const int query_blocks = (all * p.group - finished) * (p.rows / 128);
     return launch_cluster(
-        finish_rows<Element, kHeadDim>, query_blocks + (p.part_bits > 0 ? all * p.tiles * (Shape::kKeys / 64) : 0), 256,
-        1, 0, kEarly, queue, p, finished, query_blocks);
+        finish_rows<Element, kHeadDim>, query_blocks + p.tiles_in_parts() * (Shape::kKeys / 64), 256, 1, 0, kEarly, queue,
+        p, finished, query_blocks);
 }
 
 }  // namespace attention

@@ -171,7 +171,7 @@ __device__ __forceinline__ void consume_as(
             key_at.advance();
         }
 
-        if (kOrder != Order::kUp && p.part_bits > 0) {
+        if (kOrder != Order::kUp && tile.comes_in_parts(p)) {
             if (steps == 0) continue;
             float* const to = key_sums<Shape::kHeadDim, Shape::kRoleWarps>(p, tile.head, tile.number, kRole, warp);
             add_accumulators(sums[0], to, lane);

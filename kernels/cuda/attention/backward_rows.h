@@ -56,12 +56,10 @@ __global__ void __launch_bounds__(kPrepareThreads)
             sums[i * kPrepareThreads + thread] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         }
     }
-    if (p.part_bits > 0) {
-        const size_t fours = static_cast<size_t>(p.key_heads_in_all()) * p.tiles * (kKeyRows<kHeadDim> * kHeadDim / 2);
-        for (size_t i = static_cast<size_t>(blockIdx.x) * kPrepareThreads + thread; i < fours;
-             i += static_cast<size_t>(gridDim.x) * kPrepareThreads) {
-            reinterpret_cast<float4*>(p.key_sums)[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        }
+    const size_t fours = static_cast<size_t>(p.tiles_in_parts()) * (kKeyRows<kHeadDim> * kHeadDim / 2);
+    for (size_t i = static_cast<size_t>(blockIdx.x) * kPrepareThreads + thread; i < fours;
+         i += static_cast<size_t>(gridDim.x) * kPrepareThreads) {
+        reinterpret_cast<float4*>(p.key_sums)[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
 #pragma unroll
     for (int i = 0; i < kPrepareRows / kAtOnce; ++i) {
@@ -193,7 +191,7 @@ __global__ void __launch_bounds__(256)
             p, first_head + block / blocks, block % blocks * 128 + thread / 32 * 16, thread % 32);
     } else {
         constexpr int kWarps = kKeyRows<kHeadDim> / 16;
-        const int rows = (block - query_blocks) * 8 + thread / 32, place = rows / (2 * kWarps);
+        const int rows = (block - query_blocks) * 8 + thread / 32, place = p.split + rows / (2 * kWarps);
         write_keys<Element, kHeadDim>(
             p, place / p.tiles, place % p.tiles, rows / kWarps % 2, rows % kWarps, thread % 32);
     }
