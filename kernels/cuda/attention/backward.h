@@ -43,9 +43,10 @@ template <class Shape, Order kOrder>
 __device__ __forceinline__ void load_queries(
     const BackwardMemory<Shape>& memory, const TensorMap& queries, const BackwardProblem& p) {
     RingPosition<Shape::kStages> at;
-    for (Board<Shape> board;;) {
+    bool first = p.given > 0;
+    for (Board<Shape> board;; first = false) {
         // Taken only now, when what is left of the last tile lies in the ring: who is late takes less.
-        const int task = take_number(p.next);
+        const int task = first ? static_cast<int>(blockIdx.x) : take_number(p.next);
         KeyTile tile = find_task<kOrder>(p, min(task, p.tasks - 1), Shape::kQueries, Shape::kKeys);
         if (task >= p.tasks) tile.head = -1;
         board.write(memory, tile);
@@ -531,6 +532,7 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     const int early = p.first_head(2), late = p.last;
     const bool many = p.sections > 2;
     p.tends = many && (p.causal ? a.keys / 2 : a.keys) >= TENDED_KEYS;
+    p.given = kInOrder || p.tends ? 0 : multiprocessors;  // where somebody waits for tasks, all are of blocks that run
     p.chores = (p.tends ? all - early + all - late : many ? all - early : 0) * p.pieces;
     if (!place_workspace(&p, a, Shape::kKeys, kHeadDim)) return kWorkspaceTooSmall;
 

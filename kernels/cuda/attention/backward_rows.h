@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kPrepareThreads)
     const size_t pitch = static_cast<size_t>(p.heads) * (kHeadDim * 2);
     const size_t start = (static_cast<size_t>(head / p.heads) * p.queries) * pitch +
                          static_cast<size_t>(head % p.heads) * (kHeadDim * 2) + thread % kLanes * 16;
-    if (blockIdx.x == 0 && thread == 0) *p.next = *p.chore = 0;
+    if (blockIdx.x == 0 && thread == 0) *p.next = p.given, *p.chore = 0;
     if (first == 0 && thread == 0 && head % p.group == 0) p.added[head / p.group] = p.cleared[head / p.group] = 0;
     if (thread < kPrepareRows / 64) p.turns[line / 64 + thread] = 0;
 
