@@ -251,8 +251,8 @@ __device__ __forceinline__ void multiply_queries_by_pieces(
             uint32_t rows[4][4];  // dS of all keys
             float sums[kColumns / 2];
             const auto multiply = [&](int use) {
-                const uint32_t columns = memory.keys(0) + use / Shape::kPieces * Shape::kKeyPitch +
-                                         use % Shape::kPieces * (kColumns * 2);
+                const uint32_t columns =
+                    memory.keys(0) + use / Shape::kPieces * Shape::kKeyPitch + use % Shape::kPieces * (kColumns * 2);
                 const uint64_t b = wgmma_operand_transposed(columns, Shape::kKeyPitch);
                 wgmma_fence();
 #pragma unroll
@@ -472,8 +472,8 @@ inline bool place_workspace(BackwardProblem* p, const BackwardCall& a, int keys,
     uintptr_t end = reinterpret_cast<uintptr_t>(p->cleared + static_cast<size_t>(a.batch) * a.key_heads);
     if (p->tiles_in_parts() > 0) {
         p->key_sums = reinterpret_cast<float*>((end + 15) / 16 * 16);
-        end = reinterpret_cast<uintptr_t>(
-            p->key_sums + static_cast<size_t>(p->tiles_in_parts()) * (2 * keys * head_dim));
+        end =
+            reinterpret_cast<uintptr_t>(p->key_sums + static_cast<size_t>(p->tiles_in_parts()) * (2 * keys * head_dim));
     }
     return a.workspace != nullptr && end - reinterpret_cast<uintptr_t>(a.workspace) <= a.workspace_bytes;
 }
@@ -504,10 +504,9 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     p.part_bits = kInOrder ? 0 : choose_part_bits(p, Shape::kQueries, Shape::kKeys, kHeadDim, multiprocessors);
     p.heads_apart = p.part_bits > 0 && p.group >> p.part_bits > 0;
     long long tasks = static_cast<long long>(a.batch) * a.key_heads * p.tasks_of_head();
-    p.last_parts =
-        kInOrder ? 1 : choose_last_parts(p, Shape::kQueries, Shape::kKeys, kHeadDim, multiprocessors, tasks);
+    p.last_parts = kInOrder ? 1 : choose_last_parts(p, Shape::kQueries, Shape::kKeys, kHeadDim, multiprocessors, tasks);
     const long long rest = p.last_parts > 1 ? tasks % multiprocessors : 0;  // tiles, of the last section
-    const long long whole = tasks - rest, chores = lines / 32;             // at most, of both
+    const long long whole = tasks - rest, chores = lines / 32;              // at most, of both
     tasks = whole + rest * p.last_parts;
     // Every block takes one number too many.
     if (std::max(tasks, chores) > 0x7fffff00LL || lines > 0x7fffffffLL) return kUnsupportedShape;
@@ -558,8 +557,8 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     if (error != 0) return error;
     const int query_blocks = (all * p.group - finished) * (p.rows / 128);
     return launch_cluster(
-        finish_rows<Element, kHeadDim>, query_blocks + p.tiles_in_parts() * (Shape::kKeys / 64), 256, 1, 0, kEarly, queue,
-        p, finished, query_blocks);
+        finish_rows<Element, kHeadDim>, query_blocks + p.tiles_in_parts() * (Shape::kKeys / 64), 256, 1, 0, kEarly,
+        queue, p, finished, query_blocks);
 }
 
 }  // namespace attention

@@ -94,7 +94,8 @@ __global__ void __launch_bounds__(kPrepareThreads)
             }
         }
     }
-    if (thread < kPrepareRows) p.shifts[line + place_of_number(thread)] = lse == -INFINITY ? INFINITY : lse * kLog2E - kShift;
+    if (thread < kPrepareRows)
+        p.shifts[line + place_of_number(thread)] = lse == -INFINITY ? INFINITY : lse * kLog2E - kShift;
     const size_t fours = static_cast<size_t>(p.tiles_in_parts()) * (kKeyRows<kHeadDim> * kHeadDim / 2);
     for (size_t i = static_cast<size_t>(blockIdx.x) * kPrepareThreads + thread; i < fours;
          i += static_cast<size_t>(gridDim.x) * kPrepareThreads) {

@@ -87,10 +87,10 @@ struct BackwardProblem {
     // or does not exist; rowsum(dout * o) * 2^-kWeightShift.
     float* shifts;
     float* deltas;
-    float* sums;    // [batch, heads][rows / 64][head_dim / 64][4][8][32][4]: dq in fp32, as the accumulators of 4 warps
-    int* turns;  // [batch, heads, rows / 64]: how many key tiles were added to these queries, where the order is fixed
-    int* next;   // the first task that nobody has taken
-    int* chore;  // the first chore that nobody has taken, see tend_sums
+    float* sums;  // [batch, heads][rows / 64][head_dim / 64][4][8][32][4]: dq in fp32, as the accumulators of 4 warps
+    int* turns;   // [batch, heads, rows / 64]: how many key tiles were added to these queries, where the order is fixed
+    int* next;    // the first task that nobody has taken
+    int* chore;   // the first chore that nobody has taken, see tend_sums
     // [batch, key_heads]: threads that have added their part of a key tile to the sums, a warp's or a tile's.
     int* added;
     int* cleared;  // [batch, key_heads]: pieces of sums that the main kernel has set to zero
@@ -109,12 +109,12 @@ struct BackwardProblem {
     int split;                   // from this tile on, heads one after another, tiles come in parts
     bool heads_apart;            // whether parts have different heads of the group, else different queries
     int sections, section;       // their number, and key heads of each but the last, which has the rest
-    int tasks, given;            // tiles in all, or parts of them; how many of them blocks have from the start, one each
-    int last;                    // key heads of the last section
-    int pieces, chores;          // of sums of one key head, 64 query rows each; of tend_sums, 0 if there are none
-    bool tends;                  // whether the main kernel writes dq beside zeros
-    bool around;                 // for Walk::kAround
-    int down;                    // the first head whose tiles take turns downwards
+    int tasks, given;    // tiles in all, or parts of them; how many of them blocks have from the start, one each
+    int last;            // key heads of the last section
+    int pieces, chores;  // of sums of one key head, 64 query rows each; of tend_sums, 0 if there are none
+    bool tends;          // whether the main kernel writes dq beside zeros
+    bool around;         // for Walk::kAround
+    int down;            // the first head whose tiles take turns downwards
 
     __host__ __device__ int key_heads_in_all() const { return batch * key_heads; }
     __host__ __device__ int first_head(int number) const {  // of section `number`
