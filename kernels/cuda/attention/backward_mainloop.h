@@ -61,15 +61,13 @@ __device__ __forceinline__ void subtract_deltas(
     float (&products)[Shape::kQueries / 2], const BackwardMemory<Shape>& memory, int stage, int lane) {
     constexpr float kFactor = 1.0f / (1 << Shape::kWeightShift);
 #pragma unroll
-    for (int i = 0; i < Shape::kQueries / 16; ++i) {
-        const float4 delta = memory.four(memory.deltas(stage), i, lane);
+    for (int j = 0; j < Shape::kQueries / 8; ++j) {
+        const float2 delta = memory.pair(memory.deltas(stage), j, lane);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            float* const pair = products + 8 * i + 2 * half;
+            float* const pair = products + 4 * j + 2 * half;
             pair[0] = pair[0] * kFactor - delta.x;
             pair[1] = pair[1] * kFactor - delta.y;
-            pair[4] = pair[4] * kFactor - delta.z;
-            pair[5] = pair[5] * kFactor - delta.w;
         }
     }
 }
@@ -184,15 +182,13 @@ __device__ __forceinline__ void consume_keys(
                     hide_scores(scores, begins, lane);
                 }
 #pragma unroll
-                for (int i = 0; i < kPairs / 2; ++i) {
-                    const float4 shift = memory.four(memory.shifts(stage), i, lane);
+                for (int j = 0; j < kPairs; ++j) {
+                    const float2 shift = memory.pair(memory.shifts(stage), j, lane);
 #pragma unroll
                     for (int half = 0; half < 2; ++half) {
-                        float* const pair = scores + 8 * i + 2 * half;
+                        float* const pair = scores + 4 * j + 2 * half;
                         pair[0] = Exp2()(pair[0] * p.scale - shift.x);
                         pair[1] = Exp2()(pair[1] * p.scale - shift.y);
-                        pair[4] = Exp2()(pair[4] * p.scale - shift.z);
-                        pair[5] = Exp2()(pair[5] * p.scale - shift.w);
                     }
                 }
                 mbarrier_wait(memory.out_full(stage), at.parity);

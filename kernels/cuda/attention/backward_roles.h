@@ -37,15 +37,13 @@ __device__ __forceinline__ void weigh_scores(
         hide_scores(scores, begins, lane);
     }
 #pragma unroll
-    for (int i = 0; i < Shape::kQueries / 16; ++i) {
-        const float4 shift = memory.four(memory.shifts(stage), i, lane);
+    for (int j = 0; j < Shape::kQueries / 8; ++j) {
+        const float2 shift = memory.pair(memory.shifts(stage), j, lane);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            float* const pair = scores + 8 * i + 2 * half;
+            float* const pair = scores + 4 * j + 2 * half;
             pair[0] = Exp2()(pair[0] * p.scale - shift.x);
             pair[1] = Exp2()(pair[1] * p.scale - shift.y);
-            pair[4] = Exp2()(pair[4] * p.scale - shift.z);
-            pair[5] = Exp2()(pair[5] * p.scale - shift.w);
         }
     }
 }

@@ -90,12 +90,11 @@ __global__ void __launch_bounds__(kPrepareThreads)
                 delta += __shfl_xor_sync(0xffffffffu, delta, distance);
             }
             if (thread % kLanes == 0) {
-                p.deltas[line + place_of_number((i + k) * kAtOnce + thread / kLanes)] = delta * (1.0f / (1 << kShift));
+                p.deltas[line + (i + k) * kAtOnce + thread / kLanes] = delta * (1.0f / (1 << kShift));
             }
         }
     }
-    if (thread < kPrepareRows)
-        p.shifts[line + place_of_number(thread)] = lse == -INFINITY ? INFINITY : lse * kLog2E - kShift;
+    if (thread < kPrepareRows) p.shifts[line + thread] = lse == -INFINITY ? INFINITY : lse * kLog2E - kShift;
     const size_t fours = static_cast<size_t>(p.tiles_in_parts()) * (kKeyRows<kHeadDim> * kHeadDim / 2);
     for (size_t i = static_cast<size_t>(blockIdx.x) * kPrepareThreads + thread; i < fours;
          i += static_cast<size_t>(gridDim.x) * kPrepareThreads) {

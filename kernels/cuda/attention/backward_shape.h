@@ -75,22 +75,16 @@ struct BackwardShape {
 
 constexpr int kMostPartBits = 3;
 
-/// Where the number of a row of queries lies among those of its head: of 16 rows those that a thread needs lie together.
-__device__ __forceinline__ int place_of_number(int row) {
-    return row / 16 * 16 + row % 8 / 2 * 4 + row / 8 % 2 * 2 + row % 2;
-}
-
 /// What the kernels need beside the tensor maps. Query rows are padded to `rows`, a multiple of 128, in what the workspace
 /// holds. A section is some key heads (of all batches) whose tiles are taken together, so that what they read stays in L2.
 struct BackwardProblem {
-    // [batch, heads, rows], rows in the order of place_of_number: lse * log2(e) - kWeightShift, or +inf for a row that sees no key
-    // or does not exist; rowsum(dout * o) * 2^-kWeightShift.
+    // [batch, heads, rows]: lse * log2(e) - kWeightShift, or +inf for a row that sees no key or does not exist.
     float* shifts;
-    float* deltas;
-    float* sums;  // [batch, heads][rows / 64][head_dim / 64][4][8][32][4]: dq in fp32, as the accumulators of 4 warps
-    int* turns;   // [batch, heads, rows / 64]: how many key tiles were added to these queries, where the order is fixed
-    int* next;    // the first task that nobody has taken
-    int* chore;   // the first chore that nobody has taken, see tend_sums
+    float* deltas;  // [batch, heads, rows]: rowsum(dout * o) * 2^-kWeightShift
+    float* sums;    // [batch, heads][rows / 64][head_dim / 64][4][8][32][4]: dq in fp32, as the accumulators of 4 warps
+    int* turns;  // [batch, heads, rows / 64]: how many key tiles were added to these queries, where the order is fixed
+    int* next;   // the first task that nobody has taken
+    int* chore;  // the first chore that nobody has taken, see tend_sums
     // [batch, key_heads]: threads that have added their part of a key tile to the sums, a warp's or a tile's.
     int* added;
     int* cleared;  // [batch, key_heads]: pieces of sums that the main kernel has set to zero
@@ -261,9 +255,9 @@ struct BackwardMemory {
     __device__ __forceinline__ uint32_t deltas(int stage) const {
         return address + Shape::kDeltasAt + stage * Shape::kNumberBytes;
     }
-    /// The numbers of this thread's columns 16i + 2t, 16i + 2t + 1 and, eight further on, the other two; t = lane % 4.
-    __device__ __forceinline__ float4 four(uint32_t numbers, int i, int lane) const {
-        return *reinterpret_cast<const float4*>(start + (numbers - address) + 64 * i + lane % 4 * 16);
+    /// The two numbers of this thread's columns 8j + 2t and 8j + 2t + 1, t = lane % 4.
+    __device__ __forceinline__ float2 pair(uint32_t numbers, int j, int lane) const {
+        return *reinterpret_cast<const float2*>(start + (numbers - address) + 32 * j + lane % 4 * 8);
     }
     __device__ __forceinline__ uint4* board(int slot) const {
         return reinterpret_cast<uint4*>(start + Shape::kBoardAt) + slot;
