@@ -15,6 +15,7 @@
 #include "ceil_div.h"
 #include "common/launch_cluster.h"
 #include "common/ring.h"
+#include "common/swizzle.h"
 #include "common/tensor_map.h"
 #include "launch.h"
 #include "online_softmax.h"
@@ -42,9 +43,10 @@ template <class Shape, Order kOrder>
 __device__ __forceinline__ void load_queries(
     const BackwardMemory<Shape>& memory, const TensorMap& queries, const BackwardProblem& p) {
     RingPosition<Shape::kStages> at;
-    for (Board<Shape> board;;) {
+    bool first = p.given > 0;
+    for (Board<Shape> board;; first = false) {
         // Taken only now, when what is left of the last tile lies in the ring: who is late takes less.
-        const int task = take_number(p.next);
+        const int task = first ? static_cast<int>(blockIdx.x) : take_number(p.next);
         KeyTile tile = find_task<kOrder>(p, min(task, p.tasks - 1), Shape::kQueries, Shape::kKeys);
         if (task >= p.tasks) tile.head = -1;
         board.write(memory, tile);
@@ -133,17 +135,22 @@ __device__ __forceinline__ void report_added(const BackwardProblem& p, const Key
     raise_count(p.added + tile.head);
 }
 
-/// Leave a piece of a warp's rows of a part of dQ in shared memory for TMA: [8 / kPieces][32][4] numbers.
+/// Leave a piece of a warp's rows of a part of dQ in shared memory: [8 / kPieces][32][4] numbers.
+template <class Shape>
+__device__ __forceinline__ void put_piece(
+    const BackwardMemory<Shape>& memory, const float* d, int place, int warp, int lane) {
+    uint8_t* const to = memory.start + (memory.sums(place, warp) - memory.address) + lane * 16;
+#pragma unroll
+    for (int i = 0; i < 8 / Shape::kPieces; ++i) {
+        *reinterpret_cast<float4*>(to + i * 512) = make_float4(d[4 * i], d[4 * i + 1], d[4 * i + 2], d[4 * i + 3]);
+    }
+}
+
+/// The same, for TMA to see.
 template <class Shape>
 __device__ __forceinline__ void write_piece(
     const BackwardMemory<Shape>& memory, const float (&d)[32], int piece, int place, int warp, int lane) {
-    constexpr int kCount = 8 / Shape::kPieces;
-    uint8_t* const to = memory.start + (memory.sums(place, warp) - memory.address) + lane * 16;
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        const float* const four = d + (piece * kCount + i) * 4;
-        *reinterpret_cast<float4*>(to + i * 512) = make_float4(four[0], four[1], four[2], four[3]);
-    }
+    put_piece<Shape>(memory, d + piece * (32 / Shape::kPieces), place, warp, lane);
     fence_async_shared();
     __syncwarp();
 }
@@ -209,6 +216,84 @@ __device__ __forceinline__ void multiply_queries(
                             tma_store_commit();
                         }
                     }
+                }
+            }
+            at.advance();
+            if (left == 1) key_at.advance();
+        }
+        if (!kInOrder && lane == 0) report_added(p, tile);
+    }
+    if (!kInOrder && lane == 0) bulk_wait_done<0>();
+}
+
+/// multiply_queries where the two other warpgroups have roles: a step has more pieces of dQ to write, and shared memory is what
+/// it waits for. So a warp keeps its 16 rows of dS in registers, where all columns of K meet them: shared memory is read less,
+/// and the place of dS is free at once. A product is a piece: it runs while TMA is given the piece before it.
+template <class Shape, Order kOrder>
+__device__ __forceinline__ void multiply_queries_by_pieces(
+    const BackwardMemory<Shape>& memory, const BackwardProblem& p, int warp, int lane) {
+    using Element = typename Shape::Element;
+    constexpr bool kInOrder = kOrder == Order::kUp;
+    constexpr int kUses = Shape::kParts * Shape::kPieces, kColumns = Shape::kHeadDim / kUses;  // pieces of a step
+    static_assert(Shape::kKeys == 64 && Shape::kSlices == 1 && Shape::kPlaces == 1, "dS is a box of 64 x 64");
+    const int row = warp * 16 + lane % 16;
+    ShortRing<Shape::kGradientStages> at;
+    ShortRing<1> key_at;
+    for (Board<Shape> board;;) {
+        const KeyTile tile = board.read_by_warp(memory, lane);
+        if (tile.head < 0) break;
+        int left = tile.steps(p);
+        if (left > 0) {
+            if (!kInOrder) wait_for_zeros(p, tile);
+            mbarrier_wait(memory.keys_full(0), key_at.parity());
+        }
+        for (QueryOrder<kOrder> visit(p, tile); left > 0; --left, visit.next(p, tile)) {
+            uint32_t rows[4][4];  // dS of all keys
+            float sums[kColumns / 2];
+            const auto multiply = [&](int use) {
+                const uint32_t columns =
+                    memory.keys(0) + use / Shape::kPieces * Shape::kKeyPitch + use % Shape::kPieces * (kColumns * 2);
+                const uint64_t b = wgmma_operand_transposed(columns, Shape::kKeyPitch);
+                wgmma_fence();
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    Wgmma16<kColumns, Element, true>::product(sums, rows[i], b + i * 128, i > 0);
+                }
+                wgmma_commit();
+            };
+            mbarrier_wait(memory.gradients_full(at.stage()), at.parity());
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                ldmatrix_x4(rows[i], memory.gradients(at.stage()) + Swizzle<8>::offset(row, 2 * i + lane / 16));
+            }
+            __syncwarp();
+            if (lane < kWarpArrivals) mbarrier_arrive(memory.gradients_empty(at.stage()));
+            multiply(0);
+#pragma unroll
+            for (int use = 0; use < kUses; ++use) {
+                const int place = use % 2;
+                if constexpr (kInOrder) {
+                    mbarrier_wait(memory.sums_empty(place), (at.uses * (kUses / 2) + use / 2 & 1) ^ 1);
+                } else {
+                    if (lane == 0) tma_store_wait_read<1>();  // the piece before the last one has left its place
+                    __syncwarp();
+                }
+                wgmma_wait<0>();
+                wgmma_results(sums);
+                put_piece<Shape>(memory, sums, place, warp, lane);
+                if (use + 1 < kUses) multiply(use + 1);
+                else if (lane == 0 && left == 1) mbarrier_arrive(memory.keys_empty(0));
+                fence_async_shared();
+                __syncwarp();
+                if constexpr (kInOrder) {
+                    if (lane == 0) mbarrier_arrive(memory.sums_full(place));
+                } else if (lane == 0) {
+                    float* const to =
+                        p.sums +
+                        (static_cast<size_t>(visit.head) * p.rows + visit.tile * Shape::kQueries) * Shape::kHeadDim +
+                        use / Shape::kPieces * 4096 + warp * 1024 + use % Shape::kPieces * (1024 / Shape::kPieces);
+                    bulk_reduce_add(to, memory.sums(place, warp), Shape::kPlaceBytes / 4);
+                    tma_store_commit();
                 }
             }
             at.advance();
@@ -297,7 +382,11 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
         }
     } else if (warp < Shape::kKeyWarps + Shape::kQueryWarps) {
         give_registers<Shape::kQueryRegisters>();
-        multiply_queries<Shape, kOrder>(memory, p, warp - Shape::kKeyWarps, lane_index());
+        if constexpr (Shape::kRoles == 1) {
+            multiply_queries<Shape, kOrder>(memory, p, warp - Shape::kKeyWarps, lane_index());
+        } else {
+            multiply_queries_by_pieces<Shape, kOrder>(memory, p, warp - Shape::kKeyWarps, lane_index());
+        }
     } else {
         give_registers<Shape::kLoadRegisters>();
         const int role = warp - Shape::kKeyWarps - Shape::kQueryWarps, lane = lane_index();
@@ -320,12 +409,14 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
 #error "TENDED_KEYS is a tunable of the kernel file: keys that a query sees, at least, for the main kernel to write dq"
 #endif
 
-/// How many halvings of the work of a tile of keys let blocks end soonest, by a count of steps (a tile of queries each). Few
+// What tiles and their parts cost, in steps (a tile of queries each).
+constexpr double kTileSteps = 1.75;    // between two tiles, measured at head dimension 128
+constexpr double kPartSteps = 0.5;     // additions of a part
+constexpr double kBytesPerStep = 8e6;  // of sums, written and read, in the 2.3 us of a step
+
+/// How many halvings of the work of a tile of keys let blocks end soonest, by a count of steps. Few
 /// tiles, as a single key head has, leave multiprocessors idle. Parts cost additions in fp32, and a pass to round their sums.
 inline int choose_part_bits(const BackwardProblem& p, int queries, int keys, int head_dim, int multiprocessors) {
-    constexpr double kTileSteps = 1.75;    // between two tiles, measured at head dimension 128
-    constexpr double kPartSteps = 0.5;     // additions of a part
-    constexpr double kBytesPerStep = 8e6;  // of sums, written and read, in the 2.3 us of a step
     const int all = p.key_heads_in_all(), most = ceil_div(p.queries, queries);
     double longest = 0.0, total = 0.0;
     for (int tile = 0; tile < p.tiles; ++tile) {
@@ -347,6 +438,25 @@ inline int choose_part_bits(const BackwardProblem& p, int queries, int keys, int
     return chosen;
 }
 
+/// The same for the tiles that are left when all multiprocessors have had as many as each other: without a mask tiles take
+/// equally long, and the last ones would have few of the multiprocessors at work.
+inline int choose_last_parts(
+    const BackwardProblem& p, int queries, int keys, int head_dim, int multiprocessors, long long tasks) {
+    constexpr double kLeastGain = 0.005;  // of all steps
+    const int left = static_cast<int>(tasks % multiprocessors), most = ceil_div(p.queries, queries);
+    if (p.causal || p.part_bits > 0 || tasks < multiprocessors) return 1;
+    const double tile = most * p.group + kTileSteps;
+    double best = tile;
+    int chosen = 1;
+    for (int parts = 2; parts <= std::min(most, 1 << kMostPartBits); ++parts) {
+        const double part = ceil_div(most, parts) * p.group + kTileSteps + kPartSteps;
+        const double time =
+            ceil_div(left * parts, multiprocessors) * part + 16.0 * left * keys * head_dim / kBytesPerStep;
+        if (time < best) best = time, chosen = parts;
+    }
+    return left > 0 && tile - best > kLeastGain * tile * (tasks / multiprocessors + 1) ? chosen : 1;
+}
+
 /// Lay the workspace out: sums, shifts, deltas, turns, counts, sums of keys. Returns false if it is too small.
 inline bool place_workspace(BackwardProblem* p, const BackwardCall& a, int keys, int head_dim) {
     const size_t lines = static_cast<size_t>(a.batch) * a.heads * p->rows;
@@ -360,10 +470,10 @@ inline bool place_workspace(BackwardProblem* p, const BackwardCall& a, int keys,
     p->added = p->chore + 1;
     p->cleared = p->added + static_cast<size_t>(a.batch) * a.key_heads;
     uintptr_t end = reinterpret_cast<uintptr_t>(p->cleared + static_cast<size_t>(a.batch) * a.key_heads);
-    if (p->part_bits > 0) {
+    if (p->tiles_in_parts() > 0) {
         p->key_sums = reinterpret_cast<float*>((end + 15) / 16 * 16);
-        end = reinterpret_cast<uintptr_t>(
-            p->key_sums + static_cast<size_t>(a.batch) * a.key_heads * p->tiles * (2 * keys * head_dim));
+        end =
+            reinterpret_cast<uintptr_t>(p->key_sums + static_cast<size_t>(p->tiles_in_parts()) * (2 * keys * head_dim));
     }
     return a.workspace != nullptr && end - reinterpret_cast<uintptr_t>(a.workspace) <= a.workspace_bytes;
 }
@@ -393,8 +503,11 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     static_assert(Shape::kKeys == kKeyRows<kHeadDim>, "sums of keys");
     p.part_bits = kInOrder ? 0 : choose_part_bits(p, Shape::kQueries, Shape::kKeys, kHeadDim, multiprocessors);
     p.heads_apart = p.part_bits > 0 && p.group >> p.part_bits > 0;
-    const long long tasks = static_cast<long long>(a.batch) * a.key_heads * p.tasks_of_head(),
-                    chores = lines / 32;  // at most, of both
+    long long tasks = static_cast<long long>(a.batch) * a.key_heads * p.tasks_of_head();
+    p.last_parts = kInOrder ? 1 : choose_last_parts(p, Shape::kQueries, Shape::kKeys, kHeadDim, multiprocessors, tasks);
+    const long long rest = p.last_parts > 1 ? tasks % multiprocessors : 0;  // tiles, of the last section
+    const long long whole = tasks - rest, chores = lines / 32;              // at most, of both
+    tasks = whole + rest * p.last_parts;
     // Every block takes one number too many.
     if (std::max(tasks, chores) > 0x7fffff00LL || lines > 0x7fffffffLL) return kUnsupportedShape;
 
@@ -411,11 +524,14 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     p.down = kInOrder && p.causal ? all - p.last : all;
     p.pieces = p.rows / 64 * p.group;
     p.tasks = static_cast<int>(tasks);
+    p.whole = static_cast<int>(whole);
+    p.split = p.part_bits > 0 ? 0 : p.whole;
     // With three sections or more the main kernel clears all sums but those of the first two, and writes dq of all but the last
     // unless it takes too little time per query for one warp to keep up.
     const int early = p.first_head(2), late = p.last;
     const bool many = p.sections > 2;
     p.tends = many && (p.causal ? a.keys / 2 : a.keys) >= TENDED_KEYS;
+    p.given = kInOrder || p.tends ? 0 : multiprocessors;  // where somebody waits for tasks, all are of blocks that run
     p.chores = (p.tends ? all - early + all - late : many ? all - early : 0) * p.pieces;
     if (!place_workspace(&p, a, Shape::kKeys, kHeadDim)) return kWorkspaceTooSmall;
 
@@ -441,8 +557,8 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     if (error != 0) return error;
     const int query_blocks = (all * p.group - finished) * (p.rows / 128);
     return launch_cluster(
-        finish_rows<Element, kHeadDim>, query_blocks + (p.part_bits > 0 ? all * p.tiles * (Shape::kKeys / 64) : 0), 256,
-        1, 0, kEarly, queue, p, finished, query_blocks);
+        finish_rows<Element, kHeadDim>, query_blocks + p.tiles_in_parts() * (Shape::kKeys / 64), 256, 1, 0, kEarly,
+        queue, p, finished, query_blocks);
 }
 
 }  // namespace attention

@@ -109,7 +109,7 @@ __device__ __forceinline__ void store_accumulators(
 /// Where the fp32 sums of a warp begin, of dv (which = 0) or dk (1) of a tile of keys: [head_dim / 2][32].
 template <int kHeadDim, int kWarps>
 __device__ __forceinline__ float* key_sums(const BackwardProblem& p, int head, int tile, int which, int warp) {
-    const size_t place = (static_cast<size_t>(head) * p.tiles + tile) * 2 + which;
+    const size_t place = (static_cast<size_t>(head) * p.tiles + tile - p.split) * 2 + which;
     return p.key_sums + (place * kWarps + warp) * (kHeadDim / 2 * 32);
 }
 
@@ -238,7 +238,7 @@ __device__ __forceinline__ void consume_keys(
             key_at.advance();
         }
 
-        if (kOrder != Order::kUp && p.part_bits > 0) {
+        if (kOrder != Order::kUp && tile.comes_in_parts(p)) {
             if (steps == 0) continue;
             const int own = group * 4 + warp;
             float* const to = key_sums<Shape::kHeadDim, Shape::kKeyWarps>(p, tile.head, tile.number, 0, own);

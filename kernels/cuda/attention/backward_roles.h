@@ -147,12 +147,14 @@ __device__ __forceinline__ void consume_as(
                     for (int i = 0; i < kPairs / 2; ++i) {
                         const uint4 four = *memory.weights(i, warp, lane);
                         weights[i][0] = four.x, weights[i][1] = four.y, weights[i][2] = four.z, weights[i][3] = four.w;
+                    }
+                    release(memory.weights_empty());
+#pragma unroll
+                    for (int i = 0; i < kPairs / 2; ++i) {
                         weigh_differences<Element>(weights[i], products + 8 * i);
                         stmatrix_x4_trans(gradient + i * (16 * 128), weights[i]);
                     }
-                    fence_async_shared();
-                    release(memory.gradients_full(0));
-                    release(memory.weights_empty());
+                    release(memory.gradients_full(0));  // other threads read it, not products
                 }
                 passed.advance();
                 at.advance();
@@ -169,7 +171,7 @@ __device__ __forceinline__ void consume_as(
             key_at.advance();
         }
 
-        if (kOrder != Order::kUp && p.part_bits > 0) {
+        if (kOrder != Order::kUp && tile.comes_in_parts(p)) {
             if (steps == 0) continue;
             float* const to = key_sums<Shape::kHeadDim, Shape::kRoleWarps>(p, tile.head, tile.number, kRole, warp);
             add_accumulators(sums[0], to, lane);

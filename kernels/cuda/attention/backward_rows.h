@@ -45,53 +45,66 @@ __global__ void __launch_bounds__(kPrepareThreads)
     const size_t pitch = static_cast<size_t>(p.heads) * (kHeadDim * 2);
     const size_t start = (static_cast<size_t>(head / p.heads) * p.queries) * pitch +
                          static_cast<size_t>(head % p.heads) * (kHeadDim * 2) + thread % kLanes * 16;
-    if (blockIdx.x == 0 && thread == 0) *p.next = *p.chore = 0;
+    if (blockIdx.x == 0 && thread == 0) *p.next = p.given, *p.chore = 0;
     if (first == 0 && thread == 0 && head % p.group == 0) p.added[head / p.group] = p.cleared[head / p.group] = 0;
     if (thread < kPrepareRows / 64) p.turns[line / 64 + thread] = 0;
 
-    if (head < zeroed) {
-        float4* const sums = reinterpret_cast<float4*>(p.sums + line * kHeadDim);
-#pragma unroll
-        for (int i = 0; i < kPrepareRows * kHeadDim / 4 / kPrepareThreads; ++i) {
-            sums[i * kPrepareThreads + thread] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        }
-    }
-    if (p.part_bits > 0) {
-        const size_t fours = static_cast<size_t>(p.key_heads_in_all()) * p.tiles * (kKeyRows<kHeadDim> * kHeadDim / 2);
-        for (size_t i = static_cast<size_t>(blockIdx.x) * kPrepareThreads + thread; i < fours;
-             i += static_cast<size_t>(gridDim.x) * kPrepareThreads) {
-            reinterpret_cast<float4*>(p.key_sums)[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        }
+    // All that a thread reads at a time is on its way before it waits for any of it: with few rows, prepare_rows is what its
+    // chain of loads takes.
+    constexpr int kAhead = kPrepareRows / kAtOnce < 4 ? kPrepareRows / kAtOnce : 4;
+    float lse = -INFINITY;
+    if (thread < kPrepareRows && first + thread < p.queries) {
+        lse = rows.lse[static_cast<size_t>(head) * p.queries + first + thread];
     }
 #pragma unroll
-    for (int i = 0; i < kPrepareRows / kAtOnce; ++i) {
-        const int own = i * kAtOnce + thread / kLanes, row = first + own;
-        float delta = 0.0f;
-        if (row < p.queries) {
-            const uint4 x = *reinterpret_cast<const uint4*>(rows.o + start + row * pitch);
-            const uint4 y = *reinterpret_cast<const uint4*>(rows.dout + start + row * pitch);
-            const uint32_t left[4] = {x.x, x.y, x.z, x.w}, right[4] = {y.x, y.y, y.z, y.w};
+    for (int i = 0; i < kPrepareRows / kAtOnce; i += kAhead) {
+        uint4 o[kAhead], dout[kAhead];
+#pragma unroll
+        for (int k = 0; k < kAhead; ++k) {
+            const int row = first + (i + k) * kAtOnce + thread / kLanes;
+            o[k] = dout[k] = make_uint4(0, 0, 0, 0);
+            if (row < p.queries) {
+                o[k] = *reinterpret_cast<const uint4*>(rows.o + start + row * pitch);
+                dout[k] = *reinterpret_cast<const uint4*>(rows.dout + start + row * pitch);
+            }
+        }
+        if (i == 0 && head < zeroed) {
+            float4* const sums = reinterpret_cast<float4*>(p.sums + line * kHeadDim);
+#pragma unroll
+            for (int k = 0; k < kPrepareRows * kHeadDim / 4 / kPrepareThreads; ++k) {
+                sums[k * kPrepareThreads + thread] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < kAhead; ++k) {
+            const uint32_t left[4] = {o[k].x, o[k].y, o[k].z, o[k].w};
+            const uint32_t right[4] = {dout[k].x, dout[k].y, dout[k].z, dout[k].w};
+            float delta = 0.0f;
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
                 const float2 a = unpack_pair<Element>(left[j]), b = unpack_pair<Element>(right[j]);
                 delta += a.x * b.x + a.y * b.y;
             }
-        }
 #pragma unroll
-        for (int distance = kLanes / 2; distance > 0; distance /= 2) {
-            delta += __shfl_xor_sync(0xffffffffu, delta, distance);
+            for (int distance = kLanes / 2; distance > 0; distance /= 2) {
+                delta += __shfl_xor_sync(0xffffffffu, delta, distance);
+            }
+            if (thread % kLanes == 0) {
+                p.deltas[line + (i + k) * kAtOnce + thread / kLanes] = delta * (1.0f / (1 << kShift));
+            }
         }
-        if (thread % kLanes == 0) {
-            const float lse = row < p.queries ? rows.lse[static_cast<size_t>(head) * p.queries + row] : -INFINITY;
-            p.shifts[line + own] = lse == -INFINITY ? INFINITY : lse * kLog2E - kShift;
-            p.deltas[line + own] = delta * (1.0f / (1 << kShift));
-        }
+    }
+    if (thread < kPrepareRows) p.shifts[line + thread] = lse == -INFINITY ? INFINITY : lse * kLog2E - kShift;
+    const size_t fours = static_cast<size_t>(p.tiles_in_parts()) * (kKeyRows<kHeadDim> * kHeadDim / 2);
+    for (size_t i = static_cast<size_t>(blockIdx.x) * kPrepareThreads + thread; i < fours;
+         i += static_cast<size_t>(gridDim.x) * kPrepareThreads) {
+        reinterpret_cast<float4*>(p.key_sums)[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
 }
 
 /// Write dq, scaled and rounded, of 16 query rows from `first` on of query head `head` (batch * heads + head): what one warp
-/// of dQ left in the sums. One warp.
-template <class Element, int kHeadDim>
+/// of dQ left in the sums. One warp, which reads kAtOnce times 32 columns at a time.
+template <class Element, int kHeadDim, int kAtOnce = 1>
 __device__ __forceinline__ void write_queries(const BackwardProblem& p, int head, int first, int lane) {
     const size_t pitch = static_cast<size_t>(p.heads) * (kHeadDim * 2);
     const int row = first + lane / 4;
@@ -100,17 +113,23 @@ __device__ __forceinline__ void write_queries(const BackwardProblem& p, int head
     uint8_t* to = p.dq + (static_cast<size_t>(head / p.heads) * p.queries + row) * pitch +
                   static_cast<size_t>(head % p.heads) * (kHeadDim * 2);
 #pragma unroll 1
-    for (int i = 0; i < kHeadDim / 32; ++i, from += i % 2 != 0 ? 512 : 4096 - 512, to += 64) {  // 32 columns at a time
-        float sums[16];
+    for (int i = 0; i < kHeadDim / 32; i += kAtOnce, to += 64 * kAtOnce) {
+        float sums[kAtOnce][16];
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            const float4 four = load_from_l2(from + j * 128);
-            sums[4 * j] = four.x;
-            sums[4 * j + 1] = four.y;
-            sums[4 * j + 2] = four.z;
-            sums[4 * j + 3] = four.w;
+        for (int k = 0; k < kAtOnce; ++k, from += (i + k) % 2 != 0 ? 512 : 4096 - 512) {
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                const float4 four = load_from_l2(from + j * 128);
+                sums[k][4 * j] = four.x;
+                sums[k][4 * j + 1] = four.y;
+                sums[k][4 * j + 2] = four.z;
+                sums[k][4 * j + 3] = four.w;
+            }
         }
-        store_accumulators<Element>(sums, p.softmax_scale, to, pitch, p.queries - row, lane);
+#pragma unroll
+        for (int k = 0; k < kAtOnce; ++k) {
+            store_accumulators<Element>(sums[k], p.softmax_scale, to + k * 64, pitch, p.queries - row, lane);
+        }
     }
 }
 
@@ -189,11 +208,11 @@ __global__ void __launch_bounds__(256)
     grid_dependency_release();
     const int blocks = p.rows / 128, block = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
     if (block < query_blocks) {
-        write_queries<Element, kHeadDim>(
+        write_queries<Element, kHeadDim, kHeadDim == 64 ? 2 : 4>(
             p, first_head + block / blocks, block % blocks * 128 + thread / 32 * 16, thread % 32);
     } else {
         constexpr int kWarps = kKeyRows<kHeadDim> / 16;
-        const int rows = (block - query_blocks) * 8 + thread / 32, place = rows / (2 * kWarps);
+        const int rows = (block - query_blocks) * 8 + thread / 32, place = p.split + rows / (2 * kWarps);
         write_keys<Element, kHeadDim>(
             p, place / p.tiles, place % p.tiles, rows / kWarps % 2, rows % kWarps, thread % 32);
     }

@@ -83,13 +83,12 @@ struct BackwardProblem {
     float* deltas;  // [batch, heads, rows]: rowsum(dout * o) * 2^-kWeightShift
     float* sums;    // [batch, heads][rows / 64][head_dim / 64][4][8][32][4]: dq in fp32, as the accumulators of 4 warps
     int* turns;  // [batch, heads, rows / 64]: how many key tiles were added to these queries, where the order is fixed
-    int* next;   // the first tile that nobody has taken
+    int* next;   // the first task that nobody has taken
     int* chore;  // the first chore that nobody has taken, see tend_sums
     // [batch, key_heads]: threads that have added their part of a key tile to the sums, a warp's or a tile's.
     int* added;
     int* cleared;  // [batch, key_heads]: pieces of sums that the main kernel has set to zero
-    // [batch, key_heads, tiles][dv, dk][warps of 16 keys][head_dim / 2][32]: in fp32, as the accumulators, where tiles come
-    // in parts
+    // [tiles from `split` on][dv, dk][warps of 16 keys][head_dim / 2][32]: in fp32, as the accumulators
     float* key_sums;
     uint8_t* dq;  // [batch, queries, heads, head_dim]
     uint8_t* dk;  // [batch, keys, key_heads, head_dim]
@@ -100,20 +99,23 @@ struct BackwardProblem {
     float softmax_scale, scale;  // scale: softmax_scale * log2(e)
     int tiles;                   // of keys, of one head
     int part_bits;               // a tile comes in 2^part_bits parts, which add up in key_sums
+    int whole, last_parts;       // behind `whole` tasks a tile comes in last_parts parts of its queries
+    int split;                   // from this tile on, heads one after another, tiles come in parts
     bool heads_apart;            // whether parts have different heads of the group, else different queries
     int sections, section;       // their number, and key heads of each but the last, which has the rest
-    int tasks;                   // tiles in all, or parts of them
-    int last;                    // key heads of the last section
-    int pieces, chores;          // of sums of one key head, 64 query rows each; of tend_sums, 0 if there are none
-    bool tends;                  // whether the main kernel writes dq beside zeros
-    bool around;                 // for Walk::kAround
-    int down;                    // the first head whose tiles take turns downwards
+    int tasks, given;    // tiles in all, or parts of them; how many of them blocks have from the start, one each
+    int last;            // key heads of the last section
+    int pieces, chores;  // of sums of one key head, 64 query rows each; of tend_sums, 0 if there are none
+    bool tends;          // whether the main kernel writes dq beside zeros
+    bool around;         // for Walk::kAround
+    int down;            // the first head whose tiles take turns downwards
 
     __host__ __device__ int key_heads_in_all() const { return batch * key_heads; }
     __host__ __device__ int first_head(int number) const {  // of section `number`
         return number < sections ? number * section : key_heads_in_all();
     }
     __host__ __device__ int tasks_of_head() const { return tiles << part_bits; }
+    __host__ __device__ int tiles_in_parts() const { return key_heads_in_all() * tiles - split; }
     /// The first of `total` things that are not those of the parts before `part`. There are fewer than 2^26 tiles of queries.
     __host__ __device__ int share(int total, int part) const { return total * part >> part_bits; }
     /// The first query head of a group that is part `part`'s.
@@ -134,6 +136,10 @@ struct KeyTile {
     __device__ __forceinline__ int steps(const BackwardProblem& p) const {
         return max(0, last - first + 1) * p.group_heads(part);
     }
+    /// Whether other parts of the tile are tasks of their own.
+    __device__ __forceinline__ bool comes_in_parts(const BackwardProblem& p) const {
+        return head * p.tiles + number >= p.split;
+    }
 };
 
 /// The order of a key tile's steps, which are all tiles of queries of one head, then those of the group's next head.
@@ -150,6 +156,8 @@ enum class Order {
 /// after the other, the first keys come first and go down from the last queries.
 template <Order kOrder>
 __device__ __forceinline__ KeyTile find_task(const BackwardProblem& p, int task, int queries, int keys) {
+    const int late = max(0, task - p.whole), late_tile = late / p.last_parts;
+    task = min(task, p.whole) + late_tile;
     const int section = min(task / (p.section * p.tasks_of_head()), p.sections - 1), first_head = p.first_head(section);
     const int heads = p.first_head(section + 1) - first_head, rest = task - first_head * p.tasks_of_head();
     const bool by_heads = kOrder != Order::kUp && !p.causal;
@@ -167,6 +175,11 @@ __device__ __forceinline__ KeyTile find_task(const BackwardProblem& p, int task,
         const int first = t.first, count = max(0, t.last - first + 1);
         t.first = first + p.share(count, t.part);
         t.last = first + p.share(count, t.part + 1) - 1;
+    }
+    if (kOrder != Order::kUp && task >= p.whole) {
+        const int count = t.last + 1, part = late - late_tile * p.last_parts;
+        t.first = count * part / p.last_parts;
+        t.last = count * (part + 1) / p.last_parts - 1;
     }
     return t;
 }
@@ -297,7 +310,7 @@ struct BackwardMemory {
         }
         for (int stage = 0; stage < Shape::kGradientStages; ++stage) {
             mbarrier_init(gradients_full(stage), kWarpArrivals * Shape::kRoleWarps);
-            mbarrier_init(gradients_empty(stage), Shape::kQueryWarps);
+            mbarrier_init(gradients_empty(stage), (Shape::kRoles > 1 ? kWarpArrivals : 1) * Shape::kQueryWarps);
         }
         for (int place = 0; place < 2; ++place) {
             mbarrier_init(sums_full(place), Shape::kQueryWarps);

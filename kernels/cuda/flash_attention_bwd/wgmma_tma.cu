@@ -24,6 +24,7 @@
 // tile, so that what they read and add to stays in L2, and some more at the end, where causal tiles, the long ones first, let
 // blocks end together. Where tiles are too few for the multiprocessors, as those of a single key head, a task is a part of a
 // tile's work, some heads of the group or some queries, and parts add dK and dV in fp32 in the workspace; `finish_rows` rounds.
+// So are the last tiles where there is no mask: those left over when all multiprocessors have had as many as each other.
 //
 // Overlap. The key warpgroups share nothing but the rings, so one's exponentials meet the other's products, and the next S is
 // issued before dK. dQ lags behind them by up to two steps. The next tile's queries load while the last one ends, and so do
@@ -39,6 +40,7 @@
 // Roles. At head dimension 256 registers hold dK or dV of 64 keys, not both. There the two warpgroups have the same 64 keys: one
 // multiplies S^T and dV, the other dP^T and dK, and rounded P passes between them through shared memory. No product is done
 // twice; each product by rows comes in two halves, as ptxas takes no instruction that needs more registers than a launch gives.
+// Shared memory is what a step waits for, so the warps of dQ keep dS in registers for all columns.
 //
 // Sums. dQ, and dK and dV of tiles in parts, are added in the order in which blocks come: results differ in the last bits
 // from run to run. IN_ORDER makes them

@@ -53,3 +53,11 @@ def test_exponentials_stand_before_the_wait_for_dk(made):
             assert view.beside == view.exponentials
             # scores have come, dP has not: all exponentials of a step stand between its issue and its wait
             assert (0, view.exponentials) in view.waits
+
+
+def test_at_256_dq_has_its_first_operand_in_registers(made):
+    """Shared memory is what a step waits for there: dS is read once, not with each product of dQ."""
+    for function in functions(made[1], "wgmma_flash_backward"):
+        by_pieces = [each for each in function.code if each.opcode.startswith("HGMMA.64x32x16")]
+        assert all(re.match(r"R\d+, R\d+, gdesc", each.text.split(None, 1)[1]) for each in by_pieces)
+        assert bool(by_pieces) == has(function, r"LDSM\.16\.M88\.4") == ("Li256E" in function.mangled)

@@ -73,6 +73,14 @@ def test_rows_without_keys_are_exact(kernel):
     assert torch.isfinite(dv.float()).all()
 
 
+@pytest.mark.parametrize("size", [
+    case(1, 1100, 370, 1, 1, 64, 0), case(1, 530, 600, 2, 1, 128, 0, 1), case(1, 530, 170, 1, 1, 256, 0),
+    case(3, 600, 300, 1, 1, 128, 0)], ids=str)     # sections before
+def test_last_tiles_in_parts(kernel, size):
+    """An odd number of tiles for two multiprocessors: the last one comes in parts."""
+    kernel.check(size, multiprocessors=2)
+
+
 def test_additions_in_order(other):
     """On one multiprocessor: no block may wait for a later one."""
     for size in (case(1, 200, 300, 2, 1, 64, 0), case(1, 130, 390, 1, 1, 128, 1), case(1, 400, 270, 1, 1, 64, 1)):
