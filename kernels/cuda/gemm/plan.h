@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Host side: which instance of the Hopper product serves a problem best, and into how many parts its K is divided.
 //
-// A model of time with measured constants: a few of the GPU, here, and three of each instance (Instance, in the kernel file),
-// all in cycles of 1980 MHz. benchmarks/tools/fit_gemm_plan.py fits them to a sweep; benchmarks/fp8_gemm.md has its outcome.
+// A model of time with fitted constants: a few that all instances share, here, and three of each instance (Instance, in the
+// kernel file), all in cycles of 1980 MHz. benchmarks/tools/fit_gemm_plan.py fits them to sweeps; benchmarks/fp8_gemm.md,
+// version 10, has its outcome.
 #pragma once
 
 #include <algorithm>
@@ -33,9 +34,10 @@ constexpr WgmmaCost estimated(const WgmmaCost& shape) {
     return rated;
 }
 
+// Fitted together: instances' steps hold most of the wait for memory, so kMemoryBytesPerCycle is more than the GPU delivers.
 constexpr double kLaunchCycles = 4315;         // a launch beside its neighbours in a graph, and the first latency
-constexpr double kMemoryBytesPerCycle = 3597;  // the whole GPU: 3.57 TB/s
-constexpr double kOutCyclesPerSum = 0.0412;     // the last tiles' way out of a persistent block, which nothing hides
+constexpr double kMemoryBytesPerCycle = 3597;  // of the whole GPU
+constexpr double kOutCyclesPerSum = 0.0412;    // the last tiles' way out of a persistent block, which nothing hides
 constexpr double kMeetingCycles = 689;         // of a cluster that adds up parts of K
 constexpr double kSplitCycles = 272;           // more, for each further part and each block on its multiprocessor
 // Of a pair that has one tile each: what they wait for each other nothing hides.
