@@ -99,7 +99,7 @@ __device__ __forceinline__ int sign_of_weights(const uint32_t (&weights)[kCount]
 }
 
 /// All tiles of one consumer warpgroup. The scores of the next step are on their way while the values of the last one are
-/// multiplied. A tile's output is written beside the next one's first scores.
+/// multiplied. A tile's output is written when the next one's first keys are there, before its first scores are issued.
 template <class Shape>
 __device__ __forceinline__ void consume_fp8_flash(
     const Fp8FlashMemory<Shape>& memory, const Fp8FlashProblem& p, int group, int warp, int lane) {
@@ -185,8 +185,7 @@ __device__ __forceinline__ void consume_fp8_flash(
             // The warpgroup's first row sees all keys of so many steps; each further one sees one more, up to the end.
             const bool causal = Shape::kTail == 0 && p.causal;
             const int unmasked =
-                (causal ? min(p.keys, tile.first_query + group * 64 + 1 + p.keys - p.queries) : p.keys) /
-                Shape::kKeys;
+                (causal ? min(p.keys, tile.first_query + group * 64 + 1 + p.keys - p.queries) : p.keys) / Shape::kKeys;
             const auto softmax = [&](auto& scores, float (&corrections)[2], int step) {
                 constexpr bool kIsTail = sizeof(scores) < Shape::kKeys / 2 * sizeof(float);
                 if (Shape::kTail > 0 ? kIsTail : step >= unmasked) {
@@ -224,14 +223,11 @@ __device__ __forceinline__ void consume_fp8_flash(
                 issue_fp8_output<Shape>(out, weights, memory.values(values_at.stage), add);
                 wgmma_commit();
             };
-            // The first scores of a tile, beside which the output of the one before is written.
+            // The first scores of a tile, before which the output of the one before is written.
             const auto first_scores = [&](auto& scores) {
                 wait_for_keys();
-                start_scores(scores);
-                wgmma_wait<1>();  // nothing else is under way, but it tells ptxas that the output is there
                 write_before();
-                // They have come: waiting again keeps the compiler from waiting for scores before the output is written.
-                mbarrier_wait(memory.keys_full(keys_at.stage), keys_at.parity);
+                start_scores(scores);
                 wgmma_wait<0>();
                 finish_scores(scores);
                 softmax(scores, corrections, steps - 1);

@@ -86,9 +86,10 @@ def test_matches_the_reference_sharing(sharing, size):
     sharing.check(size, schedule="late", multiprocessors=1, workspace_bytes=room(size))
 
 
-@pytest.mark.parametrize(("dim", "scales"), [(64, "head"), (128, "head"), (256, "head")])
+@pytest.mark.parametrize(("dim", "scales"), [
+    (64, "head"), (128, "head"), (128, "block"), (256, "head"), (256, "block")])
 def test_rows_without_keys_are_exact(kernel, dim, scales):
-    """Tiles without keys between others: by count the one with keys comes first, in pairs it follows those of another head."""
+    """Tiles without keys between others: by count those with keys come first, in pairs after those of another head."""
     size = case(1, 300, 20, 2, 1, dim, 1, scales)
     data = kernel.reference.generate_input(**size, seed=6, device="cpu")
     o, lse = kernel.run(size, data, multiprocessors=1, workspace_bytes=room(size))
