@@ -139,8 +139,10 @@ State Runner::go_on(bool& moved) {
                     ++w_.executed;
                     split.pc = pc + 1;
                     Warp::Retried& last = retried(split);
-                    if (last.pc == pc && w_.executed - last.at < kLoop * w_.splits.size()) moved = false;
-                    last = {pc, w_.executed};
+                    // However long the loop is: compilers move what they like into it.
+                    const bool waits = w_.executed - last.at < kLoop * w_.splits.size() || last.lasting == w_.lasting;
+                    if (last.pc == pc && waits) moved = false;
+                    last = {pc, w_.executed, w_.lasting};
                     // What it waits for may be up to lanes that are further on.
                     asked_ |= stuck_ ? split.lanes : kAllLanes;
                     break;

@@ -69,7 +69,7 @@ struct Warp {
     // The last instruction that answered "not yet" to a split, by its first lane, and when: a loop around it is no progress.
     struct Retried {
         u32 pc = ~u32{0};
-        u64 at = 0;
+        u64 at = 0, lasting = 0;
     };
     Retried retried[kLanes];
     const Ranges::Range* range = nullptr;  // of the last global access

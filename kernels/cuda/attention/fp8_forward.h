@@ -102,8 +102,10 @@ __device__ __forceinline__ void produce_fp8_flash(
         };
         load_keys(tile.steps - 1);
         if constexpr (!Shape::kBlockScales) {
+            // Here and not where scores are used: consumers would wait for memory at the start of each tile.
             const int scale_at = p.key_grid.at(tile.batch, 0, key_head);
-            tile.key_scale = p.key_scales[scale_at];
+            const float query_scale = p.query_scales[p.query_grid.at(tile.batch, 0, tile.head)];
+            tile.factor = p.scale * query_scale * p.key_scales[scale_at];
             tile.value_scale = p.value_scales[scale_at];
         }
         const int query = announce(tile, Shape::kQueryBytes);

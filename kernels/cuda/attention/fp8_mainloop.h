@@ -9,6 +9,7 @@
 #include "attention/fp8_softmax.h"
 #include "common/ring.h"
 #include "common/swizzle.h"
+#include "common/wide_rows.h"
 #include "ptx/barrier.h"
 #include "ptx/ldst.h"
 #include "ptx/mbarrier.h"
@@ -76,15 +77,15 @@ __device__ __forceinline__ void issue_fp8_scores(
     }
 }
 
-/// Issue out += P V for 32 * kCount keys.
+/// Issue out = P V, plus what out was if `add`, for 32 * kCount keys.
 template <class Shape, int kCount>
 __device__ __forceinline__ void issue_fp8_output(
-    float (&out)[Shape::kHeadDim / 2], const uint32_t (&weights)[kCount][4], uint32_t values) {
+    float (&out)[Shape::kHeadDim / 2], const uint32_t (&weights)[kCount][4], uint32_t values, bool add) {
     const uint64_t b = Shape::kValueRow == 128 ? wgmma_operand(values) : wgmma_operand_64(values);
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
         const uint32_t offset = i * 32 / Shape::kValueRow * (Shape::kValuePitch >> 4) + i * 32 % Shape::kValueRow / 16;
-        Wgmma<Shape::kHeadDim>::product(out, weights[i], operand_at(b, offset), true);
+        Wgmma<Shape::kHeadDim>::product(out, weights[i], operand_at(b, offset), add || i > 0);
     }
 }
 
@@ -98,7 +99,7 @@ __device__ __forceinline__ int sign_of_weights(const uint32_t (&weights)[kCount]
 }
 
 /// All tiles of one consumer warpgroup. The scores of the next step are on their way while the values of the last one are
-/// multiplied.
+/// multiplied. A tile's output is written when the next one's first keys are there, before its first scores are issued.
 template <class Shape>
 __device__ __forceinline__ void consume_fp8_flash(
     const Fp8FlashMemory<Shape>& memory, const Fp8FlashProblem& p, int group, int warp, int lane) {
@@ -114,27 +115,64 @@ __device__ __forceinline__ void consume_fp8_flash(
         if (lane == 0) mbarrier_arrive(barrier);
     };
 
-    for (;; ++tile_count) {
-        const Fp8Place<Shape::kQueryStages> query_at(tile_count);
-        mbarrier_wait(memory.query_full(query_at.stage), query_at.parity);
-        const Fp8FlashTile& tile = memory.tile(tile_count);  // read whenever needed, to save registers
-        const int steps = warp_uniform(tile.steps);
-        if (steps < 0) break;
-        // The query of this thread; its other one is eight further on.
-        const auto row = [&] { return tile.first_query + group * 64 + warp * 16 + lane / 4; };
-        float out[Shape::kHeadDim / 2];
-        WeightRow rows[2];
+    float out[Shape::kHeadDim / 2];
+    float out_factors[2];
 #pragma unroll
-        for (int i = 0; i < Shape::kHeadDim / 2; ++i) out[i] = 0.0f;
+    for (int i = 0; i < Shape::kHeadDim / 2; ++i) out[i] = 0.0f;
+    // The first query of this thread; its other one is eight further on.
+    const auto row_of = [](const Fp8FlashTile& tile, int thread) {
+        return tile.first_query + thread / 32 * 16 + thread % 32 / 4;
+    };
+    const auto release_values = [&] {
+        release(memory.values_empty(values_at.stage));
+        values_at.advance();
+    };
+    // Write the output of the tile before, if there was one.
+    const auto write_before = [&] {
+        wgmma_results(out);
+        if (tile_count == 0) return;
+        const Fp8FlashTile& tile = memory.tile(tile_count - 1);
+        const int thread = recomputed_thread();  // found anew once per tile, to save registers
+        store_fp8_rows<Shape>(p, tile, row_of(tile, thread), out, out_factors, thread % 32);
+        __syncwarp();  // all lanes have read what `tile` says before one lets its place be taken
+    };
 
-        if (steps > 0) {
+    // Wait for a tile. Returns its steps. If it has any, its queries are ready for products.
+    const auto receive = [&](uint32_t count) {
+        const Fp8Place<Shape::kQueryStages> at(count);
+        mbarrier_wait(memory.query_full(at.stage), at.parity);
+        const int steps = warp_uniform(memory.tile(count).steps);
+        if (steps > 0) query.load(memory.query(at.stage) + group * 64 * Shape::kRowBytes, warp, lane);
+        if (Shape::kHeldQuery || steps == 0) {
+            __syncwarp();  // all lanes have read what they wanted
+            release(memory.query_empty(at.stage));
+        }
+        return steps;
+    };
+
+    for (int steps = receive(0);;) {
+        const Fp8FlashTile& tile = memory.tile(tile_count);  // read whenever needed, to save registers
+        const auto row = [&] { return tile.first_query + group * 64 + warp * 16 + lane / 4; };
+        WeightRow rows[2];
+        if (Shape::kTail > 0 ? steps < 0 : steps <= 0) {  // a tail tells that all rows see keys
+            wgmma_wait<0>();  // nothing is under way; but without it ptxas serialises products
+            write_before();
+            if (steps < 0) break;
+            finish_fp8_rows<Shape>(p, tile, row(), rows, out_factors, lane);
+#pragma unroll
+            for (int i = 0; i < Shape::kHeadDim / 2; ++i) out[i] = 0.0f;
+            steps = receive(++tile_count);
+        } else {
             // Scores times factors are exponents of two. With scales per block, those of keys and values join in each step.
             float factors[2];
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                const int query = min(row() + 8 * half, p.queries - 1);
-                factors[half] = p.scale * p.query_scales[p.query_grid.at(tile.batch, query, tile.head)];
-                if (!Shape::kBlockScales) factors[half] *= tile.key_scale;
+                if constexpr (Shape::kBlockScales) {
+                    const int query = min(row() + 8 * half, p.queries - 1);
+                    factors[half] = p.scale * p.query_scales[p.query_grid.at(tile.batch, query, tile.head)];
+                } else {
+                    factors[half] = tile.factor;
+                }
             }
             Fp8StepScales step_scales;
             const auto wait_for_keys = [&] {
@@ -145,15 +183,16 @@ __device__ __forceinline__ void consume_fp8_flash(
                 }
             };
             // The warpgroup's first row sees all keys of so many steps; each further one sees one more, up to the end.
+            const bool causal = Shape::kTail == 0 && p.causal;
             const int unmasked =
-                (p.causal ? min(p.keys, tile.first_query + group * 64 + 1 + p.keys - p.queries) : p.keys) /
-                Shape::kKeys;
+                (causal ? min(p.keys, tile.first_query + group * 64 + 1 + p.keys - p.queries) : p.keys) / Shape::kKeys;
             const auto softmax = [&](auto& scores, float (&corrections)[2], int step) {
-                if (step >= unmasked) {
+                constexpr bool kIsTail = sizeof(scores) < Shape::kKeys / 2 * sizeof(float);
+                if (Shape::kTail > 0 ? kIsTail : step >= unmasked) {
                     int limits[2];
 #pragma unroll
                     for (int half = 0; half < 2; ++half) {
-                        const int last = p.causal ? row() + 8 * half + 1 + p.keys - p.queries : p.keys;
+                        const int last = causal ? row() + 8 * half + 1 + p.keys - p.queries : p.keys;
                         limits[half] = min(p.keys, last) - step * Shape::kKeys;
                     }
                     mask_fp8_scores(scores, limits, lane);
@@ -178,15 +217,21 @@ __device__ __forceinline__ void consume_fp8_flash(
                 release(memory.keys_empty(keys_at.stage));
                 keys_at.advance();
             };
-            const auto start_output = [&](const auto& weights) {
+            const auto start_output = [&](const auto& weights, bool add) {
                 mbarrier_wait(memory.values_full(values_at.stage), values_at.parity);
                 wgmma_fence();
-                issue_fp8_output<Shape>(out, weights, memory.values(values_at.stage));
+                issue_fp8_output<Shape>(out, weights, memory.values(values_at.stage), add);
                 wgmma_commit();
             };
-            const auto release_values = [&] {
-                release(memory.values_empty(values_at.stage));
-                values_at.advance();
+            // The first scores of a tile, before which the output of the one before is written.
+            const auto first_scores = [&](auto& scores) {
+                wait_for_keys();
+                write_before();
+                start_scores(scores);
+                wgmma_wait<0>();
+                finish_scores(scores);
+                softmax(scores, corrections, steps - 1);
+                corrections[0] = corrections[1] = 1.0f;  // there is no output yet
             };
             // `issued`: a product with values was.
             const auto finish_output = [&](bool issued) {
@@ -198,59 +243,55 @@ __device__ __forceinline__ void consume_fp8_flash(
                 if constexpr (!Shape::kRescaleEarly) correct_fp8_rows(out, corrections);
             };
 
-            query.load(memory.query(query_at.stage) + group * 64 * Shape::kRowBytes, warp, lane);
-            if constexpr (Shape::kHeldQuery) {
-                __syncwarp();  // all lanes have read what they wanted
-                release(memory.query_empty(query_at.stage));
-            }
             if constexpr (Shape::kTail > 0) {  // by itself: beside the next scores ptxas would serialise products
                 float tail[Shape::kTail / 2];
                 uint32_t tail_weights[Shape::kTail / 32][4];
-                wait_for_keys();
-                start_scores(tail);
-                wgmma_wait<0>();
-                finish_scores(tail);
-                softmax(tail, corrections, steps - 1);
+                first_scores(tail);
                 pack_weights(tail_weights, tail);
-                start_output(tail_weights);
+                start_output(tail_weights, false);
                 wgmma_wait<0>();
                 wgmma_results(out);
                 release_values();
             }
             const int whole_steps = steps - (Shape::kTail > 0 ? 1 : 0);
-            wait_for_keys();
-            start_scores(scores);
-            wgmma_wait<0>();
-            finish_scores(scores);
-            softmax(scores, corrections, whole_steps - 1);
+            if constexpr (Shape::kTail > 0) {
+                wait_for_keys();
+                start_scores(scores);
+                wgmma_wait<0>();
+                finish_scores(scores);
+                softmax(scores, corrections, whole_steps - 1);
+            } else {
+                first_scores(scores);
+            }
             for (int step = whole_steps - 2; step >= 0; --step) {
                 wait_for_keys();  // first, which also keeps the compiler from waiting for out before the exponentials
                 finish_output(step < whole_steps - 2);
                 if constexpr (Shape::kPingPong) named_barrier_sync(own_barrier + sign_of_weights(weights), 256);
                 start_scores(scores);
                 if constexpr (Shape::kRescaleEarly) correct_fp8_rows(out, corrections);
-                start_output(weights);
+                start_output(weights, Shape::kTail > 0 || step < whole_steps - 2);
                 if constexpr (Shape::kPingPong) named_barrier_arrive(next_barrier, 256);
                 wgmma_wait<1>();
                 finish_scores(scores);
                 softmax(scores, corrections, step);
             }
-            if constexpr (!Shape::kHeldQuery) release(memory.query_empty(query_at.stage));
+            if constexpr (!Shape::kHeldQuery) {
+                release(memory.query_empty(Fp8Place<Shape::kQueryStages>(tile_count).stage));
+            }
             // Here, too, a wait in front: the last values come after those still being multiplied.
             auto last = values_at;
             if (whole_steps > 1) last.advance();
             mbarrier_wait(memory.values_full(last.stage), last.parity);
             finish_output(whole_steps > 1);
             if constexpr (Shape::kRescaleEarly) correct_fp8_rows(out, corrections);
-            start_output(weights);
+            start_output(weights, Shape::kTail > 0 || whole_steps > 1);
+            finish_fp8_rows<Shape>(p, tile, row(), rows, out_factors, lane);
+            steps = receive(tile_count + 1);
             wgmma_wait<0>();
             wgmma_results(out);
             release_values();
-        } else {
-            release(memory.query_empty(query_at.stage));
+            ++tile_count;
         }
-        store_fp8_rows<Shape>(p, tile, row(), out, rows, lane);
-        __syncwarp();  // all lanes have read what `tile` says before one lets its place be taken
     }
     if (Shape::kPingPong && group == 0)
         named_barrier_sync(

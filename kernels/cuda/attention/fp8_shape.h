@@ -82,8 +82,9 @@ struct Fp8FlashShape {
     static constexpr int kTilesAt = kBarriersAt + ceil_div(2 * kPairs + kRawBarriers, 4) * 32;
     // A piece is announced when its load starts, and looked up until its store is done.
     static constexpr int kPieceSlots = kShared ? 2 * kPieceStages : 0;
-    // Tiles are announced with their queries. A slot is free once the queries of a later tile have been read.
-    static constexpr int kTileSlots = 2 * kQueryStages;
+    // Tiles are announced with their queries. Output is written after the next tile's queries have been read: so a tile's slot
+    // is free once those of the tile after that have been.
+    static constexpr int kTileSlots = kQueryStages + 2;
     static constexpr int kEndsAt = kTilesAt + kTileSlots * 32;
     static constexpr int kStepScalesAt = kEndsAt + ceil_div(kValueStages, 4) * 16;
     static constexpr int kPieceSlotsAt = kStepScalesAt + kStages * 16;
@@ -110,11 +111,11 @@ struct Fp8Place {
         : stage(static_cast<int>(count % kStages)), parity(count / kStages % 2) {}
 };
 
-/// One tile of queries, how many steps of keys it sees (-1: there was no further tile), and unless they change from block to
-/// block the scales of its keys and values.
+/// One tile of queries, how many steps of keys it sees (-1: there was no further tile), and unless scales change from block to
+/// block the factor that turns its scores into exponents of two and the scale of its values.
 struct alignas(32) Fp8FlashTile {
     int batch, head, first_query, steps;
-    float key_scale, value_scale;
+    float factor, value_scale;
 };
 
 /// The scales of one step, where they change by block.

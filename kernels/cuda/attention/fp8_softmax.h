@@ -153,22 +153,37 @@ __device__ __forceinline__ void correct_fp8_rows(float (&out)[kCount], const flo
     for (int i = 0; i < kCount; ++i) out[i] *= corrections[i % 4 / 2];
 }
 
-/// Normalise and write the two rows of which this thread holds every fourth pair of columns; the first is `query`.
+/// After a tile's last step: write the log-sum-exp of this thread's two rows, of which the first is `query`. `factors`: what
+/// the output is yet to be multiplied with. None of it needs the output, whose last product runs meanwhile.
 template <class Shape>
-__device__ __forceinline__ void store_fp8_rows(
-    const Fp8FlashProblem& p, const Fp8FlashTile& tile, int query, float (&out)[Shape::kHeadDim / 2],
-    const WeightRow (&rows)[2], int lane) {
+__device__ __forceinline__ void finish_fp8_rows(
+    const Fp8FlashProblem& p, const Fp8FlashTile& tile, int query, const WeightRow (&rows)[2], float (&factors)[2],
+    int lane) {
+    float logs[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const float sum = quad_sum(rows[half].sum);
         // A broken row, of NaN, must not look like an empty one: hence no `sum > 0`.
-        const float inverse = sum == 0.0f ? 0.0f : (Shape::kBlockScales ? 1.0f : tile.value_scale) / sum;
+        const float inverse = reciprocal_approximate(sum) * (Shape::kBlockScales ? 1.0f : tile.value_scale);
+        factors[half] = sum == 0.0f ? 0.0f : inverse;
+        logs[half] = sum == 0.0f ? -INFINITY : (rows[half].maximum - kWeightBits + log2_approximate(sum)) * kLn2;
+    }
+    if (lane % 4 == 0) {
+        float* const to = p.lse + (static_cast<size_t>(tile.batch) * p.heads + tile.head) * p.queries + query;
+        if (query < p.queries) to[0] = logs[0];
+        if (query + 8 < p.queries) to[8] = logs[1];
+    }
+}
+
+/// Normalise and write the two rows of which this thread holds every fourth pair of columns; the first is `query`.
+template <class Shape>
+__device__ __forceinline__ void store_fp8_rows(
+    const Fp8FlashProblem& p, const Fp8FlashTile& tile, int query, const float (&out)[Shape::kHeadDim / 2],
+    const float (&factors)[2], int lane) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
         const int row = query + 8 * half;
         const bool valid = row < p.queries;
-        if (valid && lane % 4 == 0) {
-            p.lse[(static_cast<size_t>(tile.batch) * p.heads + tile.head) * p.queries + row] =
-                sum == 0.0f ? -INFINITY : (rows[half].maximum - kWeightBits + log2f(sum)) * kLn2;
-        }
         uint8_t* const to =
             p.o + ((static_cast<size_t>(tile.batch) * p.queries + row) * p.heads + tile.head) * (Shape::kHeadDim * 2) +
             lane % 4 * 16;
@@ -178,7 +193,7 @@ __device__ __forceinline__ void store_fp8_rows(
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
                 const float* const pair = out + 16 * i + 4 * j + 2 * half;
-                packed[j] = Bf16::pack(pair[0] * inverse, pair[1] * inverse);
+                packed[j] = Bf16::pack(pair[0] * factors[half], pair[1] * factors[half]);
             }
             transpose_quad(packed, lane);  // so that a lane writes 16 bytes in one piece
             if (valid) *reinterpret_cast<uint4*>(to + 64 * i) = make_uint4(packed[0], packed[1], packed[2], packed[3]);

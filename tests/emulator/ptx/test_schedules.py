@@ -53,6 +53,17 @@ def test_a_copy_lands_though_another_warp_goes_on_looking(cuda: Cuda, schedule: 
     assert np.array_equal(out[:32], given)
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("schedule", ["late", "eager", *RANDOM])
+def test_a_copy_lands_though_the_loop_that_waits_for_it_is_long(cuda: Cuda, schedule: str) -> None:
+    """As where nvcc moves the zeros of many registers into the loop."""
+    given, out = np.arange(1, 33, dtype=np.uint32), np.zeros(64, np.uint32)
+    cuda.set(schedule=schedule)
+    long = LOOKING.replace("@!%p2 bra WAIT;", "mov.u32 %r6, 0;" * 200 + "@!%p2 bra WAIT;")
+    cuda.launch(long.replace("LOOK: ld.acquire", "bra END; LOOK: ld.acquire"), [given, out], block=64, shared=2048)
+    assert np.array_equal(out[:32], given)
+
+
 def test_an_update_that_is_lost_shows_at_random_alone(cuda: Cuda) -> None:
     """In the numbers; the check finds it in every schedule."""
     assert [counted(cuda, LOST, schedule) for schedule in ("eager", "late")] == [1600, 1600]

@@ -65,6 +65,7 @@ def name(value):
     (case(1, 200, 300, 2, 1, 64, 0, "head", 0, 1), "eager", 2),
     (case(1, 300, 192, 1, 1, 128, 0, "head"), "late", 1),
     (case(1, 130, 700, 1, 1, 128, 0, "tensor"), "random:3", 1),
+    (case(1, 200, 624, 2, 1, 128, 0, "head"), "late", 1),            # 112 of 128 keys are left: too many for a tail
     (case(1, 130, 4130, 1, 1, 64, 0, "head"), "late", 1),            # long: in turns, with a last step that is masked
     (case(1, 1, 1, 2, 1, 64, 0, "tensor"), "late", 64),            # few queries: transposed in the block
     (case(1, 65, 150, 2, 1, 128, 1, "block"), "eager", 64),
@@ -85,8 +86,11 @@ def test_matches_the_reference_sharing(sharing, size):
     sharing.check(size, schedule="late", multiprocessors=1, workspace_bytes=room(size))
 
 
-def test_rows_without_keys_are_exact(kernel):
-    size = case(1, 300, 20, 1, 1, 64, 1, "head")
+@pytest.mark.parametrize(("dim", "scales"), [
+    (64, "head"), (128, "head"), (128, "block"), (256, "head"), (256, "block")])
+def test_rows_without_keys_are_exact(kernel, dim, scales):
+    """Tiles without keys between others: by count those with keys come first, in pairs after those of another head."""
+    size = case(1, 300, 20, 2, 1, dim, 1, scales)
     data = kernel.reference.generate_input(**size, seed=6, device="cpu")
     o, lse = kernel.run(size, data, multiprocessors=1, workspace_bytes=room(size))
     assert not o[:, :280].any()
