@@ -86,7 +86,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("reports", nargs="+", type=Path)
     parser.add_argument("--margin", type=float, default=0.01)
-    parser.add_argument("--gain", type=float, default=0.03)
+    parser.add_argument("--gain", type=float, default=0.04)
     options = parser.parse_args()
     reports = [json.loads(path.read_text())[0] for path in options.reports]
     table = instances(KERNEL.read_text())
