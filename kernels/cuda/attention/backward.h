@@ -155,6 +155,35 @@ __device__ __forceinline__ void write_piece(
     __syncwarp();
 }
 
+/// Wait until the place of a step's piece `use` may be written. `steps`: how many steps there were before.
+template <class Shape, Order kOrder>
+__device__ __forceinline__ void wait_for_place(const BackwardMemory<Shape>& memory, int steps, int use, int lane) {
+    if constexpr (kOrder == Order::kUp) {
+        constexpr int kUses = Shape::kParts * Shape::kPieces / 2;  // of a place in a step
+        mbarrier_wait(memory.sums_empty(use % 2), (steps * kUses + use / 2 & 1) ^ 1);
+    } else {
+        if (lane == 0) tma_store_wait_read<1>();  // the piece before the last one has left its place
+        __syncwarp();
+    }
+}
+
+/// Have a step's piece `use`, which TMA sees, added to the sums: by TMA at once, or, in order, by add_in_order.
+template <class Shape, Order kOrder>
+__device__ __forceinline__ void add_piece(
+    const BackwardMemory<Shape>& memory, const BackwardProblem& p, const QueryOrder<kOrder>& visit, int use, int warp,
+    int lane) {
+    if (lane != 0) return;
+    if constexpr (kOrder == Order::kUp) {
+        mbarrier_arrive(memory.sums_full(use % 2));
+    } else {
+        float* const to = p.sums +
+                          (static_cast<size_t>(visit.head) * p.rows + visit.tile * Shape::kQueries) * Shape::kHeadDim +
+                          use / Shape::kPieces * 4096 + warp * 1024 + use % Shape::kPieces * (1024 / Shape::kPieces);
+        bulk_reduce_add(to, memory.sums(use % 2, warp), Shape::kPlaceBytes / 4);
+        tma_store_commit();
+    }
+}
+
 /// All tiles of the warpgroup of dQ: a product per step. Each warp has TMA add its rows to the sums as they come, or, in order,
 /// leaves that to add_in_order.
 template <class Shape, Order kOrder>
@@ -196,26 +225,10 @@ __device__ __forceinline__ void multiply_queries(
                 }
 #pragma unroll
                 for (int piece = 0; piece < Shape::kPieces; ++piece) {
-                    const int use = part * Shape::kPieces + piece, place = use % 2;  // of the places, in this step
-                    if constexpr (kInOrder) {
-                        constexpr int kUses = Shape::kParts * Shape::kPieces / 2;  // of a place in a step
-                        mbarrier_wait(memory.sums_empty(place), (at.uses * kUses + use / 2 & 1) ^ 1);
-                        write_piece<Shape>(memory, sums, piece, place, warp, lane);
-                        if (lane == 0) mbarrier_arrive(memory.sums_full(place));
-                    } else {
-                        if (lane == 0) tma_store_wait_read<1>();  // the piece before the last one has left its place
-                        __syncwarp();
-                        write_piece<Shape>(memory, sums, piece, place, warp, lane);
-                        if (lane == 0) {
-                            float* const to =
-                                p.sums +
-                                (static_cast<size_t>(visit.head) * p.rows + visit.tile * Shape::kQueries) *
-                                    Shape::kHeadDim +
-                                part * 4096 + warp * 1024 + piece * (1024 / Shape::kPieces);
-                            bulk_reduce_add(to, memory.sums(place, warp), Shape::kPlaceBytes / 4);
-                            tma_store_commit();
-                        }
-                    }
+                    const int use = part * Shape::kPieces + piece;
+                    wait_for_place<Shape, kOrder>(memory, at.uses, use, lane);
+                    write_piece<Shape>(memory, sums, piece, use % 2, warp, lane);
+                    add_piece<Shape, kOrder>(memory, p, visit, use, warp, lane);
                 }
             }
             at.advance();
@@ -271,30 +284,15 @@ __device__ __forceinline__ void multiply_queries_by_pieces(
             multiply(0);
 #pragma unroll
             for (int use = 0; use < kUses; ++use) {
-                const int place = use % 2;
-                if constexpr (kInOrder) {
-                    mbarrier_wait(memory.sums_empty(place), (at.uses * (kUses / 2) + use / 2 & 1) ^ 1);
-                } else {
-                    if (lane == 0) tma_store_wait_read<1>();  // the piece before the last one has left its place
-                    __syncwarp();
-                }
+                wait_for_place<Shape, kOrder>(memory, at.uses, use, lane);
                 wgmma_wait<0>();
                 wgmma_results(sums);
-                put_piece<Shape>(memory, sums, place, warp, lane);
+                put_piece<Shape>(memory, sums, use % 2, warp, lane);
                 if (use + 1 < kUses) multiply(use + 1);
                 else if (lane == 0 && left == 1) mbarrier_arrive(memory.keys_empty(0));
                 fence_async_shared();
                 __syncwarp();
-                if constexpr (kInOrder) {
-                    if (lane == 0) mbarrier_arrive(memory.sums_full(place));
-                } else if (lane == 0) {
-                    float* const to =
-                        p.sums +
-                        (static_cast<size_t>(visit.head) * p.rows + visit.tile * Shape::kQueries) * Shape::kHeadDim +
-                        use / Shape::kPieces * 4096 + warp * 1024 + use % Shape::kPieces * (1024 / Shape::kPieces);
-                    bulk_reduce_add(to, memory.sums(place, warp), Shape::kPlaceBytes / 4);
-                    tma_store_commit();
-                }
+                add_piece<Shape, kOrder>(memory, p, visit, use, warp, lane);
             }
             at.advance();
             if (left == 1) key_at.advance();
