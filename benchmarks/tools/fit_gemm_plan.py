@@ -23,11 +23,11 @@ from statistics import geometric_mean, median
 
 import numpy as np
 
-PLAN = Path(__file__).resolve().parents[2] / "kernels/cuda/gemm/plan.h"
+_PLAN = (Path(__file__).resolve().parents[2] / "kernels/cuda/gemm/plan.h").read_text()
+PLAN = {name: float(value) for name, value in re.findall(r"^constexpr double k(\w+) = ([\d.]+);", _PLAN, re.MULTILINE)}
 PROCESSORS, MHZ = 132, 1980.0
 AT_ONCE = (132, 66, 36, 28, 22, 17, 14, 14)
 SHARED = 5         # constants of plan.h that all instances share
-LONE_PAIR = 2000   # cycles of a pair with one tile each; set by hand, not fitted
 PARTS = (1, 2, 3, 4, 5, 8)
 MOST_ROUNDS = 4    # of an instance that reduces, with K in one part
 ROUNDS = 40
@@ -89,16 +89,14 @@ def features(instance: Instance, parts: int, m: int, n: int, k: int) -> tuple[fl
     return (
         rounds, -(-(k // 128) // parts), (together - 1) / max(1, resident - 1), parts, together,
         (m * k + n * k * reads + 2 * m * n) * uneven, 0 if instance["reduce"] else instance["m"] * instance["n"],
-        LONE_PAIR if pair == 2 and rounds == 1 else 0,
+        PLAN["LonePairCycles"] if pair == 2 and rounds == 1 else 0,    # set by hand, not fitted
     )
 
 
 def constants(instances: list[Instance]) -> np.ndarray:
     """Launch us, us per MB, meeting, further part, out per 1000 sums; then all steps, steps together and tiles."""
-    found = re.findall(r"^constexpr double k(\w+) = ([\d.]+);", PLAN.read_text(), re.MULTILINE)
-    plan = {name: float(value) for name, value in found}
-    shared = (plan["LaunchCycles"] / MHZ, 1e6 / MHZ / plan["MemoryBytesPerCycle"], plan["MeetingCycles"],
-              plan["SplitCycles"], 1000 * plan["OutCyclesPerSum"])
+    shared = (PLAN["LaunchCycles"] / MHZ, 1e6 / MHZ / PLAN["MemoryBytesPerCycle"], PLAN["MeetingCycles"],
+              PLAN["SplitCycles"], 1000 * PLAN["OutCyclesPerSum"])
     return np.array([*shared, *(float(one[name]) for name in ("step", "shared", "tile") for one in instances)])
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""FlashAttention-3's latent form with whole pages read by TMA: faster than fa3.py, and right where pages are full.
+"""FlashAttention-3's latent form with whole pages read by TMA: right where pages are full.
 
 Elsewhere it may multiply weights of zero by the NaN of unused slots, and the check says so.
 """

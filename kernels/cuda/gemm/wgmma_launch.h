@@ -150,7 +150,7 @@ struct WgmmaTable {
 // Host side: a table of instances with plans for the shapes that were measured; the model of gemm/plan.h for all others.
 
 /// The fastest plan measured with `kTokens_` tokens and weights [kN_][kK_]: an instance and the parts of K. It serves fewer tokens,
-/// too, from `kLeast_` on: more than the next smaller number that was measured.
+/// too, from `kLeast_` on.
 template <int kLeast_, int kTokens_, int kN_, int kK_, class Shape_, int kSplits_>
 struct Measured {
     using Shape = Shape_;
